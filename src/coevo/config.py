@@ -1,0 +1,102 @@
+"""Frozen configs: unknown keys and bad values are errors that name the key, the value and the next step.
+
+Every config class lives beside the code it configures and derives from `Config`. A file is YAML; the
+command line adds `--set a.b=1`, whose value is read as YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from coevo.errors import ConfigError
+
+C = TypeVar("C", bound="Config")
+
+
+class Config(BaseModel):
+    """Base of every config: frozen, closed to unknown keys, one-line description under each field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+def parse(cls: type[C], data: Mapping[str, Any], *, where: str) -> C:
+    """Build `cls` from plain data. `where` (a file name, say) opens every error message."""
+    try:
+        return cls.model_validate(dict(data))
+    except ValidationError as e:
+        lines = [_explain(cls, error) for error in e.errors(include_url=False)]
+        raise ConfigError(f"{where}: " + "; ".join(lines)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping, or raise a `ConfigError` that names file and line."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror or e}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text") from None
+    except yaml.YAMLError as e:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a mapping of names to values, not a {type(data).__name__}")
+    return data
+
+
+def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
+    """Apply `a.b=1` assignments (values are YAML) to nested plain data; returns a new mapping."""
+    result = _copy(data)
+    for text in sets:
+        key, sep, raw = text.partition("=")
+        if not sep or not key.strip():
+            raise ConfigError(f"--set takes name=value, not {text!r}")
+        try:
+            value = yaml.safe_load(raw)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set {key}: {raw!r} is not valid YAML") from None
+        *parents, leaf = key.strip().split(".")
+        node = result
+        for name in parents:
+            child = node.setdefault(name, {})
+            if not isinstance(child, dict):
+                raise ConfigError(f"--set {key}: {name!r} is a value, not a group of settings")
+            node = child
+        node[leaf] = value
+    return result
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+
+
+def _explain(cls: type[BaseModel], error: Any) -> str:
+    path = [part for part in error["loc"]]
+    name = ".".join(str(part) for part in path)
+    if error["type"] == "extra_forbidden":
+        known = _known_at(cls, path[:-1])
+        near = get_close_matches(str(path[-1]), known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"unknown setting {name!r}.{hint} Known: {', '.join(sorted(known))}"
+    if error["type"] == "missing":
+        return f"setting {name!r} is missing"
+    return f"{name} = {error.get('input')!r}: {error['msg']}"
+
+
+def _known_at(cls: type[BaseModel], path: list[Any]) -> list[str]:
+    model: Any = cls
+    for part in path:
+        field = model.model_fields.get(part) if isinstance(part, str) and hasattr(model, "model_fields") else None
+        inner = getattr(field, "annotation", None)
+        if inner is not None and isinstance(inner, type) and issubclass(inner, BaseModel):
+            model = inner
+        elif field is not None:
+            return []
+    return list(getattr(model, "model_fields", {}))

@@ -1,0 +1,160 @@
+"""A program: one or several source files, with an id that survives cosmetic edits.
+
+The id is a hash of the *normal form*: comments, blank lines, trailing space, line ends and the space
+between tokens do not count; anything that could change behaviour does. Two programs with the same id
+are the same program, and are never evaluated twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from coevo.errors import UsageError
+
+MAIN = "program.py"
+"""The file in which a task's entry point is looked up."""
+
+MAX_PROGRAM_BYTES = 1 << 20
+
+_TOKEN = re.compile(
+    r"""
+    (?P<string>(?:[rRbBuUfF]{0,2})(?:'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"
+        |'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"))
+    |(?P<comment>\#[^\n]*)
+    |(?P<join>\\\n[ \t]*)
+    |(?P<newline>\n[ \t\n]*)
+    |(?P<space>[ \t\f]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORD = re.compile(r"\w")
+
+
+def normal_form(source: str) -> str:
+    """Source without comments, blank lines, trailing space, and space that only separates tokens.
+
+    Works on text that is not valid Python, too (then it merely strips what looks like a comment).
+    Indentation, which carries meaning, is kept as written.
+    """
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    out: list[str] = []
+    last = 0
+    pending_newline: str | None = None
+
+    def emit(piece: str) -> None:
+        nonlocal pending_newline
+        if pending_newline is not None:
+            if out:
+                out.append("\n")
+            out.append(pending_newline)
+            pending_newline = None
+        out.append(piece)
+
+    for match in _TOKEN.finditer(text):
+        if match.start() > last:
+            emit(text[last : match.start()])
+        last = match.end()
+        kind = match.lastgroup
+        if kind == "string":
+            emit(match.group())
+        elif kind == "newline":
+            pending_newline = match.group().rpartition("\n")[2]
+        elif kind in ("space", "join"):
+            before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+            at_start = match.start() == 0
+            if at_start and kind == "space":
+                pending_newline = match.group()
+            elif pending_newline is None and _touching(before, after):
+                emit(" ")
+    if last < len(text):
+        emit(text[last:])
+    return "".join(out)
+
+
+def _touching(before: str, after: str) -> bool:
+    """Whether dropping the space between two characters could join two tokens into another one."""
+    if not before or not after:
+        return False
+    wordy = bool(_WORD.match(before)) or before in "'\"."
+    return wordy and (bool(_WORD.match(after)) or after in "'\".") or (before == after and before in "+-*/<>=&|")
+
+
+@dataclass(frozen=True)
+class Program:
+    """Source files by relative path. The one named `main` holds the entry point."""
+
+    files: tuple[tuple[str, str], ...]
+    main: str = MAIN
+
+    @classmethod
+    def of(cls, source: str | Mapping[str, str], main: str = MAIN) -> Program:
+        """From one source text, or from a mapping of relative paths to texts."""
+        files = {main: source} if isinstance(source, str) else dict(source)
+        if main not in files:
+            raise UsageError(f"a program needs a file {main!r}; it has {', '.join(sorted(files)) or 'none'}")
+        for name in files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or "\\" in name:
+                raise UsageError(f"program file {name!r} must be a relative path inside the program")
+        size = sum(len(text) for text in files.values())
+        if size > MAX_PROGRAM_BYTES:
+            raise UsageError(f"a program of {size:,} characters is over the limit of {MAX_PROGRAM_BYTES:,}")
+        return cls(tuple(sorted(files.items())), main)
+
+    @classmethod
+    def read(cls, path: str | Path, main: str = MAIN) -> Program:
+        """From a file, or from a folder with `main` in it (its `*.py` files, at any depth)."""
+        path = Path(path)
+        try:
+            if path.is_file():
+                return cls.of(path.read_text(encoding="utf-8"))
+            if path.is_dir():
+                found = {p.relative_to(path).as_posix(): p.read_text(encoding="utf-8") for p in path.rglob("*.py")}
+                return cls.of(found, main)
+        except UnicodeDecodeError:
+            raise UsageError(f"program {path} is not UTF-8 text") from None
+        except OSError as e:
+            raise UsageError(f"cannot read program {path}: {e.strerror or e}") from None
+        raise UsageError(f"no program at {path}: give a .py file or a folder with {main}")
+
+    def write(self, path: str | Path) -> Path:
+        """To `path` as a file (one source) or a folder (several). Returns what was written."""
+        path = Path(path)
+        if len(self.files) == 1:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.source, encoding="utf-8")
+            return path
+        for name, text in self.files:
+            target = path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        return path
+
+    @property
+    def source(self) -> str:
+        """Text of the main file."""
+        return dict(self.files)[self.main]
+
+    def with_source(self, source: str, name: str | None = None) -> Program:
+        """The same program with one file (the main one, unless named) replaced."""
+        return Program.of({**dict(self.files), (name or self.main): source}, self.main)
+
+    @cached_property
+    def id(self) -> str:
+        """16 hex digits of a SHA-256 over the names and normal forms of all files."""
+        digest = hashlib.sha256()
+        for name, text in self.files:
+            for part in (name, normal_form(text)):
+                raw = part.encode("utf-8", "surrogatepass")
+                digest.update(len(raw).to_bytes(8, "big") + raw)
+        return digest.hexdigest()[:16]
+
+    @property
+    def size(self) -> int:
+        """Characters over all files."""
+        return sum(len(text) for _, text in self.files)

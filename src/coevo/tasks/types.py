@@ -1,0 +1,157 @@
+"""A task: what is asked, how an answer is judged, and under which limits.
+
+A task is a folder (docs/tasks.md shows one being written in five minutes):
+
+    task.yaml     `TaskConfig` below
+    program.py    the starting program, or program/ with several files
+    tests.jsonl   kinds function and stdio: {"split": "public" | "hidden", "args": [...], "expected": ...}
+                  or {"split": ..., "stdin": "...", "stdout": "..."}
+    generate.py   instead of, or beside, tests.jsonl: def generate(size: int, rng: random.Random) -> arguments (a
+                  tuple; kind function) or standard input (a str; kind stdio)
+    reference.py  kinds function and stdio: the program whose answers and speed are the yardstick
+    checker.py    checker "custom": def check(output, expected, arguments) -> bool or {"ok": bool, "feedback": str}
+    score.py      kind open: def score(output, instance) -> float or {"score": float, "feedback": str, ...}
+    baseline.py   optional, kind open: a no-LLM optimiser with the same entry; its `seconds` argument bounds its CPU
+    draw.py       optional: def draw(output, instance, axes) -> None, a picture of an answer
+
+`program`, `reference` and `baseline` are only ever executed in the sandbox. `generate`, `checker`, `score` and `draw` are the
+judge: trusted code of the task's author, run outside, and they see nothing of a candidate but plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from coevo.config import Config
+from coevo.programs import Program
+from coevo.sandbox.types import Limits, Preload
+
+Split = Literal["public", "hidden"]
+"""Public tests steer a search and may appear in feedback. Hidden ones only ever report."""
+
+
+class Kind(StrEnum):
+    """What an answer is."""
+
+    FUNCTION = "function"
+    """A function, called with arguments; its return values are compared."""
+    STDIO = "stdio"
+    """A script that reads standard input and writes standard output."""
+    OPEN = "open"
+    """A function whose return value is scored; there is no right answer, only better ones."""
+    MATH = "math"
+    """Reserved: a final answer in text."""
+    REPO = "repo"
+    """Reserved: changes to a repository, judged by its tests."""
+    OPENEVOLVE = "openevolve"
+    """A foreign folder whose evaluator runs beside the candidate, all of it inside the sandbox."""
+
+
+class Checker(Config):
+    """How an output is compared with the expected one, outside the sandbox."""
+
+    name: Literal["exact", "tokens", "floats", "unordered", "custom"] = "exact"
+    """exact: equal plain data of equal types (for text: trailing space of lines and text does not count)."""
+    rel: float = Field(1e-6, ge=0)
+    """Relative tolerance of `floats` (and of numbers inside `unordered` when > 0)."""
+    abs: float = Field(1e-9, ge=0)
+    """Absolute tolerance of `floats`."""
+
+
+class Generated(Config):
+    """Tests made by generate.py for one split: one test per size, `repeat` times, each from its own seed."""
+
+    sizes: tuple[int, ...] = Field(min_length=1)
+    repeat: int = Field(1, ge=1, le=1000)
+
+
+class Timing(Config):
+    """At which size speed is compared with the reference (see `coevo.evaluate.efficiency`)."""
+
+    size: int
+    """Given to generate.py. Choose it so that the reference needs 20 ms or more."""
+    inputs: int = Field(3, ge=1, le=100)
+    """Different inputs per timed run."""
+
+
+class BestKnown(Config):
+    """The best published value; never shown to a candidate or a model."""
+
+    value: float
+    source: str
+
+
+class FitnessConfig(Config):
+    """How correctness and efficiency become one number (see `coevo.evaluate.fitness`)."""
+
+    name: Literal["weighted", "metaevolve", "correctness"] = "weighted"
+    correctness: float = Field(0.7, ge=0)
+    efficiency: float = Field(0.3, ge=0)
+
+
+class TaskConfig(Config):
+    """The content of task.yaml."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=80)
+    kind: Kind
+    statement: str = Field(min_length=1)
+    """Shown to models, as written."""
+    title: str = ""
+    entry: str | None = None
+    """Function the program must define (kinds function and open)."""
+    direction: Literal["max", "min"] = "max"
+    """Kind open: whether a higher or a lower score is better."""
+    best_known: BestKnown | None = None
+    instances: dict[Split, list[dict[str, Any]]] = Field(default_factory=dict)
+    """Kind open: keyword arguments of the entry, per split. Without hidden ones, the public ones are run again on a fresh seed."""
+    tests: dict[Split, Generated] = Field(default_factory=dict)
+    """Kinds function and stdio: what generate.py makes, per split (added to tests.jsonl)."""
+    timing: Timing | None = None
+    """Kinds function and stdio: without it, efficiency is not measured and fitness is correctness."""
+    checker: Checker = Checker()
+    limits: Limits = Limits()
+    preload: Preload = Preload.STDLIB
+    fitness: FitnessConfig = FitnessConfig()
+    tags: tuple[str, ...] = ()
+    citation: str = ""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test of kind function (`args`, `kwargs`) or stdio (`stdin`): plain data, with the expected output."""
+
+    split: Split
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    stdin: str = ""
+    expected: Any = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A loaded task folder. Loading executes nothing: tests are made by `coevo.evaluate.judge`."""
+
+    config: TaskConfig
+    folder: Path
+    start: Program
+    reference: Program | None = None
+    baseline: Program | None = None
+    written_tests: tuple[Test, ...] = ()
+    """Those of tests.jsonl; what generate.py makes is added when the task is judged."""
+    source_files: tuple[str, ...] = ()
+    """Names of the judge's files in `folder` that the digest covers."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.config.kind
