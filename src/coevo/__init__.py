@@ -1,0 +1,3 @@
+"""Evolve programs, policies, and the training harness."""
+
+__version__ = "0.1.0"
