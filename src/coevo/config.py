@@ -78,7 +78,7 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(cls: type[BaseModel], error: Any) -> str:
-    path = [part for part in error["loc"]]
+    path = list(error["loc"])
     name = ".".join(str(part) for part in path)
     if error["type"] == "extra_forbidden":
         known = _known_at(cls, path[:-1])

@@ -81,7 +81,7 @@ def _touching(before: str, after: str) -> bool:
     if not before or not after:
         return False
     wordy = bool(_WORD.match(before)) or before in "'\"."
-    return wordy and (bool(_WORD.match(after)) or after in "'\".") or (before == after and before in "+-*/<>=&|")
+    return (wordy and (bool(_WORD.match(after)) or after in "'\".")) or (before == after and before in "+-*/<>=&|")
 
 
 @dataclass(frozen=True)

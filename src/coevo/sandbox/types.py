@@ -23,17 +23,17 @@ class Preload(StrEnum):
 class Limits(Config):
     """Bounds of one execution. The supervisor owns every deadline."""
 
-    cpu_s: float = Field(10.0, gt=0, le=86_400)
+    cpu_s: float = Field(default=10.0, gt=0, le=86_400)
     """CPU seconds (user + system, all threads and processes of the execution)."""
-    wall_s: float | None = Field(None, gt=0, le=864_000)
+    wall_s: float | None = Field(default=None, gt=0, le=864_000)
     """Wall seconds; None means 2 * cpu_s + 5."""
-    memory_mb: int = Field(512, ge=16, le=1 << 20)
+    memory_mb: int = Field(default=512, ge=16, le=1 << 20)
     """Megabytes on top of the warm worker's own size."""
-    output_bytes: int = Field(1 << 20, ge=0, le=1 << 30)
+    output_bytes: int = Field(default=1 << 20, ge=0, le=1 << 30)
     """Cap on each of: stdout, stderr, the encoded results. Past it the execution is ended."""
-    disk_mb: int = Field(16, ge=0, le=1 << 16)
+    disk_mb: int = Field(default=16, ge=0, le=1 << 16)
     """Size of the private scratch folder /tmp."""
-    processes: int = Field(0, ge=0, le=512)
+    processes: int = Field(default=0, ge=0, le=512)
     """How many child processes may exist at once; 0 forbids fork and exec by seccomp (threads are allowed)."""
 
     @property

@@ -58,9 +58,9 @@ class Checker(Config):
 
     name: Literal["exact", "tokens", "floats", "unordered", "custom"] = "exact"
     """exact: equal plain data of equal types (for text: trailing space of lines and text does not count)."""
-    rel: float = Field(1e-6, ge=0)
+    rel: float = Field(default=1e-6, ge=0)
     """Relative tolerance of `floats` (and of numbers inside `unordered` when > 0)."""
-    abs: float = Field(1e-9, ge=0)
+    abs: float = Field(default=1e-9, ge=0)
     """Absolute tolerance of `floats`."""
 
 
@@ -68,7 +68,7 @@ class Generated(Config):
     """Tests made by generate.py for one split: one test per size, `repeat` times, each from its own seed."""
 
     sizes: tuple[int, ...] = Field(min_length=1)
-    repeat: int = Field(1, ge=1, le=1000)
+    repeat: int = Field(default=1, ge=1, le=1000)
 
 
 class Timing(Config):
@@ -76,7 +76,7 @@ class Timing(Config):
 
     size: int
     """Given to generate.py. Choose it so that the reference needs 20 ms or more."""
-    inputs: int = Field(3, ge=1, le=100)
+    inputs: int = Field(default=3, ge=1, le=100)
     """Different inputs per timed run."""
 
 
@@ -91,8 +91,8 @@ class FitnessConfig(Config):
     """How correctness and efficiency become one number (see `coevo.evaluate.fitness`)."""
 
     name: Literal["weighted", "metaevolve", "correctness"] = "weighted"
-    correctness: float = Field(0.7, ge=0)
-    efficiency: float = Field(0.3, ge=0)
+    correctness: float = Field(default=0.7, ge=0)
+    efficiency: float = Field(default=0.3, ge=0)
 
 
 class TaskConfig(Config):
