@@ -7,12 +7,22 @@ A task is a folder (docs/tasks.md shows one being written in five minutes):
     tests.jsonl   kinds function and stdio: {"split": "public" | "hidden", "args": [...], "expected": ...}
                   or {"split": ..., "stdin": "...", "stdout": "..."}
     generate.py   instead of, or beside, tests.jsonl: def generate(size: int, rng: random.Random) -> arguments (a
-                  tuple; kind function) or standard input (a str; kind stdio)
+                  tuple; kind function) or standard input (a str; kind stdio).
+                  Kind open, instead of, or beside, `instances` in task.yaml: def instances(split: str, rng: random.Random)
+                  -> list of keyword arguments of the entry. `rng` depends on the split alone.
     reference.py  kinds function and stdio: the program whose answers and speed are the yardstick
     checker.py    checker "custom": def check(output, expected, arguments) -> bool or {"ok": bool, "feedback": str}
-    score.py      kind open: def score(output, instance) -> float or {"score": float, "feedback": str, ...}
+    score.py      kind open: def score(output, instance) -> float or {"score": float, "feedback": str, ...}; the score of
+                  a split is the mean over its instances. Or, where answers must be seen together,
+                  def score_all(outputs, instances) -> the same, once for the whole split (used alone when present).
+                  An answer that breaks a rule raises `coevo.tasks.exact.Infeasible`, whose message is feedback;
+                  other keys of the mapping are plain data and end up in `Evaluation.extra`
     baseline.py   optional, kind open: a no-LLM optimiser with the same entry; its `seconds` argument bounds its CPU
     draw.py       optional: def draw(output, instance, axes) -> None, a picture of an answer
+
+One folder may hold a family: with `parameters: {n: {default: 26, min: 2, max: 200}}` in task.yaml, `load_task("name:n=29")`
+replaces `{n}` in statement, title and citation, replaces instance values that are exactly the text "{n}" by the number, and
+looks up `best_known_table["n=29"]`. A folder whose task.yaml is only `alias: circle_packing:n=26` is another name of that task.
 
 `program`, `reference` and `baseline` are only ever executed in the sandbox. `generate`, `checker`, `score` and `draw` are the
 judge: trusted code of the task's author, run outside, and they see nothing of a candidate but plain data.
@@ -87,6 +97,22 @@ class BestKnown(Config):
     source: str
 
 
+class Parameter(Config):
+    """A whole number that tells the members of a family of tasks apart."""
+
+    default: int
+    """Used when the reference does not name it: `circle_packing` is `circle_packing:n=26`."""
+    min: int
+    max: int
+
+
+class TaskAlias(Config):
+    """The whole content of a task.yaml that only gives another task a second name."""
+
+    alias: str
+    """What `load_task` takes: "circle_packing:n=26"."""
+
+
 class FitnessConfig(Config):
     """How correctness and efficiency become one number (see `coevo.evaluate.fitness`)."""
 
@@ -98,7 +124,8 @@ class FitnessConfig(Config):
 class TaskConfig(Config):
     """The content of task.yaml."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=80)
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_.-]*(:[a-z_]+=-?\d+(,[a-z_]+=-?\d+)*)?$", max_length=80)
+    """The folder's name; of a family's member, the full reference, parameters in the order of `parameters`."""
     kind: Kind
     statement: str = Field(min_length=1)
     """Shown to models, as written."""
@@ -108,8 +135,14 @@ class TaskConfig(Config):
     direction: Literal["max", "min"] = "max"
     """Kind open: whether a higher or a lower score is better."""
     best_known: BestKnown | None = None
+    parameters: dict[str, Parameter] = Field(default_factory=dict)
+    """Kind open: makes the folder a family. Empty again once `load_task` has put values in."""
+    best_known_table: dict[str, BestKnown] = Field(default_factory=dict)
+    """Of a family, by parameter values ("n=26", or "dim=2,n=16" with names sorted). `best_known` serves those not listed."""
     instances: dict[Split, list[dict[str, Any]]] = Field(default_factory=dict)
     """Kind open: keyword arguments of the entry, per split. Without hidden ones, the public ones are run again on a fresh seed."""
+    fresh_process: bool = False
+    """Kind open: every instance in a process of its own, so that nothing learnt from one can help with the next."""
     tests: dict[Split, Generated] = Field(default_factory=dict)
     """Kinds function and stdio: what generate.py makes, per split (added to tests.jsonl)."""
     timing: Timing | None = None
