@@ -1,0 +1,74 @@
+"""The `coevo` command: one module per verb. Nothing heavy is imported before a verb runs.
+
+Exit codes: 0 fine, 1 error, 2 usage, 3 budget spent before anything was done, 4 a gate blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from coevo.cli import config, demo, doctor, evaluate, evolve, export, replay, resume, status, tasks
+
+app = typer.Typer(
+    name="coevo",
+    help="Make programs better by evolution, under a judge that the programs cannot reach.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from coevo import __version__
+
+        typer.echo(f"coevo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("demo")(demo.demo)
+app.command("evolve")(evolve.evolve)
+app.command("evaluate")(evaluate.evaluate)
+app.add_typer(tasks.app, name="tasks")
+app.command("doctor")(doctor.doctor)
+app.command("status")(status.status)
+app.command("resume")(resume.resume)
+app.command("replay")(replay.replay)
+app.command("export")(export.export)
+app.command("config")(config.config)
+
+
+def run() -> None:
+    """Entry point: the only place that turns a `CoevoError` into a message and an exit code."""
+    from coevo.errors import CoevoError
+
+    try:
+        app()
+    except CoevoError as e:
+        print(f"error: {e}", file=sys.stderr)
+        sys.exit(e.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader went away (`coevo ... | head`): not our error, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    run()
