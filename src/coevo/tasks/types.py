@@ -159,6 +159,8 @@ class TaskConfig(Config):
 class Test:
     """One test of kind function (`args`, `kwargs`) or stdio (`stdin`): plain data, with the expected output."""
 
+    __test__ = False
+
     split: Split
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
