@@ -28,6 +28,19 @@ class Request:
     """Names the request within its run ("step-17"): what a replay looks up."""
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How a model is asked by default; part of its spec, so that a request is built the same way everywhere."""
+
+    max_tokens: int = 2048
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def request(self, messages: Sequence[Message], *, seed: int, key: str, stop: tuple[str, ...] = ()) -> Request:
+        """The request for these messages under this sampling."""
+        return Request(tuple(messages), self.max_tokens, self.temperature, self.top_p, stop, seed, key)
+
+
 class StopReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
@@ -35,7 +48,8 @@ class StopReason(StrEnum):
     REFUSAL = "refusal"
     """The endpoint refused or filtered it. An outcome to be recorded, not an error."""
     FAILED = "failed"
-    """No reply after all retries (see `error`). Unmeasured; nothing is charged but what the endpoint billed."""
+    """No reply after all retries (see `error`). Unmeasured. Its token counts and cost are what the attempts billed,
+    or may have billed (an attempt whose usage was lost counts at its upper bound)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +65,11 @@ class Completion:
     error: str = ""
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
-    """Of the sampled tokens, where the model gives them."""
+    """Of the sampled tokens at the sampling temperature, before `top_p` cuts; where the model gives them."""
+    estimated: bool = False
+    """The token counts are our estimate: the endpoint reported none, or not for every attempt."""
+    reasoning: str = ""
+    """What the endpoint gave apart from the text as reasoning, if anything."""
 
 
 class Model(Protocol):
@@ -71,6 +89,21 @@ class Model(Protocol):
     @property
     def billable(self) -> bool:
         """Whether a reply that was asked for and never recorded may have cost money."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling:
+        """The settings its requests carry unless a caller has its own."""
+        ...
+
+    @property
+    def context(self) -> int | None:
+        """Tokens that prompt and reply may have together, where that is known."""
+        ...
+
+    @property
+    def priced(self) -> bool:
+        """Whether `cost` is known. A dollar budget cannot be kept with a model whose prices are not."""
         ...
 
     def count_tokens(self, text: str) -> int:

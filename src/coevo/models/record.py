@@ -1,0 +1,47 @@
+"""How a completion lies in a run: plain data with everything a replay and a report need."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from coevo.errors import StoreError
+from coevo.models.types import Completion, Request, StopReason
+
+_FIELDS = {field.name for field in fields(Completion)}
+
+
+def request_digest(request: Request) -> str:
+    """SHA-256 of everything that shapes a reply: messages, sampling, stops and seed, but not the key."""
+    data = asdict(request)
+    del data["key"]
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def to_payload(completion: Completion, request: Request | None = None) -> dict[str, Any]:
+    """Plain data for `run.put_completion`. With `request`, a replay can tell when the prompt is another one."""
+    data = {name: value for name, value in asdict(completion).items() if value not in (None, "", False)}
+    data["text"] = completion.text
+    data["stop_reason"] = completion.stop_reason.value
+    for name in ("token_ids", "logprobs"):
+        if name in data:
+            data[name] = list(data[name])
+    if request is not None:
+        data["request"] = request_digest(request)
+    return data
+
+
+def from_payload(payload: Mapping[str, Any]) -> Completion:
+    """The completion that `to_payload` wrote. Fields of newer versions are ignored. Raises `StoreError`."""
+    data = {name: value for name, value in payload.items() if name in _FIELDS}
+    try:
+        data["stop_reason"] = StopReason(data["stop_reason"])
+        for name in ("token_ids", "logprobs"):
+            if data.get(name) is not None:
+                data[name] = tuple(data[name])
+        return Completion(**data)
+    except (KeyError, TypeError, ValueError) as e:
+        raise StoreError(f"not a stored completion ({type(e).__name__}: {e}); its fields are {sorted(payload)}") from None
