@@ -44,4 +44,6 @@ def from_payload(payload: Mapping[str, Any]) -> Completion:
                 data[name] = tuple(data[name])
         return Completion(**data)
     except (KeyError, TypeError, ValueError) as e:
-        raise StoreError(f"not a stored completion ({type(e).__name__}: {e}); its fields are {sorted(payload)}") from None
+        raise StoreError(
+            f"not a stored completion ({type(e).__name__}: {e}); its fields are {sorted(payload)}"
+        ) from None

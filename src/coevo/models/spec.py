@@ -35,31 +35,31 @@ class ModelSpec(Config):
     """The model's name at its endpoint; a folder, file or hub id; a JSONL file; a run folder."""
     base_url: str = ""
     """Where the endpoint is. Empty: $OPENAI_BASE_URL, else https://api.openai.com/v1."""
-    temperature: float = Field(1.0, ge=0, le=5)
+    temperature: float = Field(default=1.0, ge=0, le=5)
     """Sampling temperature; 0 takes the likeliest token."""
-    top_p: float = Field(1.0, gt=0, le=1)
+    top_p: float = Field(default=1.0, gt=0, le=1)
     """Sample from the smallest set of tokens with this much probability."""
-    max_tokens: int = Field(2048, ge=1)
+    max_tokens: int = Field(default=2048, ge=1)
     """Longest reply in tokens."""
-    context: int | None = Field(None, ge=1)
+    context: int | None = Field(default=None, ge=1)
     """Tokens of prompt and reply together. None: what the model's config says (local), unknown (openai)."""
-    concurrency: int = Field(8, ge=1, le=4096)
+    concurrency: int = Field(default=8, ge=1, le=4096)
     """Requests in flight at one endpoint."""
-    timeout: float = Field(300.0, gt=0)
+    timeout: float = Field(default=300.0, gt=0)
     """Seconds for one attempt, from sending to the last byte."""
-    connect_timeout: float = Field(10.0, gt=0)
+    connect_timeout: float = Field(default=10.0, gt=0)
     """Seconds to connect."""
-    retries: int = Field(4, ge=0, le=100)
+    retries: int = Field(default=4, ge=0, le=100)
     """Attempts after the first, for failures that time may mend."""
-    give_up: int = Field(8, ge=1)
+    give_up: int = Field(default=8, ge=1)
     """Requests failing in a row after all retries before the endpoint counts as down."""
-    price_in: float | None = Field(None, ge=0)
+    price_in: float | None = Field(default=None, ge=0)
     """US dollars per million prompt tokens. None: unknown."""
-    price_out: float | None = Field(None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
     """US dollars per million reply tokens. None: unknown."""
     key_env: str = ""
     """NAME of the environment variable that holds the API key. Empty: OPENAI_API_KEY, if it is set."""
-    weight: float = Field(1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0)
     """Its share among several models."""
     seed: int = 0
     """Mixed into every request's seed by a local model, and into the choice of a scripted reply."""
@@ -69,8 +69,8 @@ class ModelSpec(Config):
     """cpu, cuda, cuda:N, mps, or auto (cuda if there is one)."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Type of the weights. auto: float32 on a CPU, bfloat16 elsewhere."""
-    batch: int = Field(16, ge=1, le=4096)
-    """Requests sampled together by a local model."""
+    batch: int | None = Field(default=None, ge=1, le=4096)
+    """Requests that one call carries. None: 16 for a local model, which samples them together, 1 for a scripted one."""
     order: Literal["hash", "number"] = "hash"
     """How a scripted model picks among replies without a key: by a hash of the request's key, or by the last number in it."""
 
@@ -175,7 +175,9 @@ def check_url(url: str) -> None:
     except ValueError:
         raise ConfigError("the base URL cannot be read; write @http://HOST:PORT/v1") from None
     if parts.username or parts.password:
-        raise ConfigError("the base URL holds a user name or password; take it out and name a variable with key_env=NAME")
+        raise ConfigError(
+            "the base URL holds a user name or password; take it out and name a variable with key_env=NAME"
+        )
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_ok:
         raise ConfigError(f"base URL {url!r} is not http://HOST[:PORT][/PATH] or https://...")
     if re.search(r"(?i)(^|[&;])(key|api[-_]?key|token|access_token)=", parts.query):
@@ -211,7 +213,9 @@ def _split_url(head: str) -> tuple[str, str]:
     if at:
         return head[: at.start()], head[at.end() :]
     if hostlike := _HOSTLIKE.search(head):
-        raise ConfigError(f"base URL {head[hostlike.start() + 1 :]!r} has no scheme; write @http://{head[hostlike.start() + 1 :]}")
+        raise ConfigError(
+            f"base URL {head[hostlike.start() + 1 :]!r} has no scheme; write @http://{head[hostlike.start() + 1 :]}"
+        )
     if "," in head:
         raise ConfigError(f"{_shown(head.partition(',')[2])} is not an option; options are name=value")
     return head, ""
@@ -226,9 +230,9 @@ def _value(name: str, raw: str) -> Any:
     try:
         value = json.loads(raw)
     except ValueError as e:
-        raise ConfigError(f"extra is not JSON ({e}); write extra={{\"name\": value}}") from None
+        raise ConfigError(f'extra is not JSON ({e}); write extra={{"name": value}}') from None
     if not isinstance(value, dict):
-        raise ConfigError("extra must be a JSON object: extra={\"name\": value}")
+        raise ConfigError('extra must be a JSON object: extra={"name": value}')
     return value
 
 

@@ -1,0 +1,70 @@
+"""The replies of a recorded run, by key: the same search again without a model, or with another evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coevo.errors import ModelError
+from coevo.models.record import from_payload, request_digest
+from coevo.models.spec import ModelSpec
+from coevo.models.tokens import estimate_tokens
+from coevo.models.types import Completion, Request, Sampling
+from coevo.runs import Run
+
+
+class ReplayModel:
+    """Answers each request with what its run recorded under the same key; token counts and costs are the recorded ones.
+
+    Raises `ModelError` for a key that the run lacks, and for a recorded reply to another prompt, seed or sampling: from there
+    on it would be another search. (A run records failures too, and they fail again.)
+    """
+
+    batch = 1
+    billable = False
+    priced = True
+    context = None
+
+    def __init__(self, folder: Path, *, sampling: Sampling | None = None) -> None:
+        self._folder = folder
+        self._run = Run.open(folder, write=False)
+        self._sampling = sampling or Sampling()
+
+    @classmethod
+    def open(cls, spec: ModelSpec) -> ReplayModel:
+        return cls(Path(spec.target).expanduser(), sampling=spec.sampling)
+
+    @property
+    def name(self) -> str:
+        return f"replay:{self._folder.name}"
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling
+
+    def count_tokens(self, text: str) -> int:
+        return estimate_tokens(text)
+
+    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+        return 0.0
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        return [self._answer(request) for request in requests]
+
+    def close(self) -> None:
+        self._run.close()
+
+    def _answer(self, request: Request) -> Completion:
+        payload = self._run.completion(request.key)
+        if payload is None:
+            raise ModelError(
+                f"the run {self._folder} recorded no reply for {request.key!r}; replay with the settings and the budget of "
+                f"that run, or continue it with its own model"
+            )
+        recorded = payload.get("request")
+        if recorded is not None and recorded != request_digest(request):
+            raise ModelError(
+                f"the run {self._folder} recorded its reply for {request.key!r} to another prompt, seed or sampling; the search has "
+                f"left the recorded path (another seed, task or version of the prompt?)"
+            )
+        return from_payload(payload)
