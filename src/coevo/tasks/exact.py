@@ -224,6 +224,20 @@ def smallest_triangle(points: Sequence[Sequence[int]]) -> tuple[int, tuple[int, 
     return best, where
 
 
+def triangle_shrink(points: Sequence[Sequence[int]], one: int) -> tuple[Fraction, str]:
+    """Largest factor <= 1 that brings points into the triangle (0,0), (1,0), (0,1) by scaling about its centroid.
+
+    Coordinates are integers in units of 1 / `one`. Also says which point asked for it, and by how much it was outside.
+    """
+    factor, where = Fraction(1), ""
+    for i, (x, y) in enumerate(points):
+        weight = min(x, y, one - x - y)  # the smallest barycentric coordinate, times `one`
+        if weight < 0 and Fraction(one, one - 3 * weight) < factor:
+            factor = Fraction(one, one - 3 * weight)
+            where = f"point {i} is outside the triangle by {float(Fraction(-weight, one)):.3g}"
+    return factor, where
+
+
 def doubled_hull_area(points: Sequence[Sequence[int]]) -> int:
     """Twice the area of the convex hull of points with integer coordinates (Andrew's monotone chain)."""
     order = sorted({(p[0], p[1]) for p in points})
