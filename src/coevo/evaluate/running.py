@@ -1,0 +1,120 @@
+"""Running a program's calls or script in the sandbox, so that one bad input costs one test, and every second is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coevo.errors import InfrastructureError
+from coevo.programs import Program
+from coevo.sandbox.types import Call, CallResult, Execution, Job, Limits, Preload, Sandbox, Status
+
+PATIENCE = 3
+"""Executions that end at the CPU or wall limit before the tests that are left are given up."""
+
+MAX_RESTARTS = 40
+"""Further processes after the first, for the tests that a dead one left."""
+
+_SLOW = (Status.CPU, Status.WALL)
+_SHARED = (*_SLOW, Status.MEMORY, Status.OUTPUT)
+"""Limits that all calls of a process share: a call that was not the first there is tried again in a process of its own."""
+
+
+@dataclass
+class Meter:
+    """What was used on behalf of one program."""
+
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    peak_mb: float = 0.0
+    executions: int = 0
+
+    def add(self, execution: Execution) -> None:
+        self.cpu_s += execution.cpu_s
+        self.wall_s += execution.wall_s
+        self.peak_mb = max(self.peak_mb, execution.peak_mb)
+        self.executions += 1
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A sandbox with a task's preload and limits."""
+
+    sandbox: Sandbox
+    preload: Preload
+    limits: Limits
+
+    def run(self, job: Job, meter: Meter) -> Execution:
+        """One execution. A failure of the sandbox is tried once more, then raised; neither try is charged."""
+        execution = self.sandbox.run(job)
+        if execution.status is Status.INFRASTRUCTURE:
+            execution = self.sandbox.run(job)
+        if execution.status is not Status.INFRASTRUCTURE:
+            meter.add(execution)
+            return execution
+        raise InfrastructureError(f"the sandbox failed twice: {execution.error or 'no reason given'}")
+
+    def call(self, program: Program, entry: str, calls: Sequence[Call], meter: Meter, *, seed: int) -> Execution:
+        """All `calls` of `entry` in one process."""
+        return self.run(self._job(program, seed, entry=entry, calls=tuple(calls)), meter)
+
+    def script(self, program: Program, stdin: str, meter: Meter, *, seed: int) -> Execution:
+        """The program as `__main__` with `stdin` as its standard input."""
+        return self.run(self._job(program, seed, stdin=stdin.encode("utf-8", "surrogateescape")), meter)
+
+    def call_each(
+        self, program: Program, entry: str, calls: Sequence[Call], meter: Meter, *, seed: int
+    ) -> list[CallResult]:
+        """One result per call. What a process that died leaves undone is done in further processes (bounded)."""
+        results: list[CallResult] = []
+        slow = 0
+        for _ in range(1 + MAX_RESTARTS):
+            execution = self.call(program, entry, calls[len(results) :], meter, seed=seed)
+            begun = _begun(execution)
+            slow += execution.status in _SLOW
+            if len(begun) > 1 and begun[-1].status in _SHARED:
+                begun.pop()
+            results += begun
+            if len(results) >= len(calls):
+                return results
+            if not begun:  # it did not even load; it never will
+                return results + [_failed(execution)] * (len(calls) - len(results))
+            if slow >= PATIENCE:
+                break
+        reason = f"not run: {slow} executions before ended at the time limit" if slow else "not run: too many crashes"
+        return results + [CallResult(Status.SKIPPED, error=reason)] * (len(calls) - len(results))
+
+    def script_each(self, program: Program, stdins: Sequence[str], meter: Meter, *, seed: int) -> list[Execution]:
+        """One execution per standard input, until patience ends; the rest are skipped."""
+        results: list[Execution] = []
+        slow = 0
+        for stdin in stdins:
+            if slow >= PATIENCE:
+                reason = f"not run: {slow} executions before ended at the time limit"
+                results.append(Execution(Status.SKIPPED, error=reason))
+                continue
+            results.append(self.script(program, stdin, meter, seed=seed))
+            slow += results[-1].status in _SLOW
+        return results
+
+    def with_limits(self, limits: Limits) -> Runner:
+        return replace(self, limits=limits)
+
+    def _job(self, program: Program, seed: int, **kwargs) -> Job:
+        return Job(program.files, program.main, preload=self.preload, limits=self.limits, seed=seed % 2**32, **kwargs)
+
+
+def _begun(execution: Execution) -> list[CallResult]:
+    """Results of the calls that were begun, in order."""
+    begun = []
+    for result in execution.calls:
+        if result.status is Status.SKIPPED:
+            break
+        begun.append(result if result.error or result.status is Status.OK else replace(result, error=execution.error))
+    return begun
+
+
+def _failed(execution: Execution) -> CallResult:
+    """An execution that ended before its first call, as the result of each call."""
+    status = Status.EXITED if execution.status is Status.OK else execution.status
+    return CallResult(status, error=execution.error)
