@@ -78,7 +78,9 @@ def test_equal_values(checker: Checker, got, expected) -> None:
     assert check_value(checker, got, expected).ok
 
 
-@pytest.mark.parametrize(("got", "expected"), DIFFERENT, ids=lambda v: repr(v)[:20] if not isinstance(v, int) else "int")
+@pytest.mark.parametrize(
+    ("got", "expected"), DIFFERENT, ids=lambda v: repr(v)[:20] if not isinstance(v, int) else "int"
+)
 def test_different_values_and_a_detail_that_says_how(got, expected) -> None:
     verdict = check_value(EXACT, got, expected)
     assert not verdict.ok
@@ -211,7 +213,9 @@ def test_custom_checkers() -> None:
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 
@@ -246,6 +250,9 @@ def test_unordered_accepts_every_permutation(items, data) -> None:
 def test_tolerance_is_the_documented_inequality(expected: float, got: float, near: bool) -> None:
     if near:
         got = expected * (1 + got * 1e-12)
-    exact_gap, bound = abs(Fraction(got) - Fraction(expected)), max(Fraction(1e-9), Fraction(1e-6) * abs(Fraction(expected)))
+    exact_gap, bound = (
+        abs(Fraction(got) - Fraction(expected)),
+        max(Fraction(1e-9), Fraction(1e-6) * abs(Fraction(expected))),
+    )
     if abs(exact_gap - bound) > bound * Fraction(1, 10**9):  # rounding of the gap itself decides at the very edge
         assert check_value(FLOATS, got, expected).ok is (exact_gap <= bound)

@@ -36,10 +36,19 @@ def test_weights_need_not_sum_to_one_but_must_not_sum_to_zero() -> None:
         fitness_of(FitnessConfig(correctness=0, efficiency=0), correctness=1, efficiency=1)
 
 
-@given(name=st.sampled_from(["weighted", "metaevolve", "correctness"]), w_c=weight, w_e=weight, c=share, e=share, t=st.floats(0, 100))
+@given(
+    name=st.sampled_from(["weighted", "metaevolve", "correctness"]),
+    w_c=weight,
+    w_e=weight,
+    c=share,
+    e=share,
+    t=st.floats(0, 100),
+)
 def test_bounds(name, w_c: float, w_e: float, c: float, e: float, t: float) -> None:
     assume(w_c + w_e > 1e-6)
-    value = fitness_of(FitnessConfig(name=name, correctness=w_c, efficiency=w_e), correctness=c, efficiency=e, seconds=t)
+    value = fitness_of(
+        FitnessConfig(name=name, correctness=w_c, efficiency=w_e), correctness=c, efficiency=e, seconds=t
+    )
     assert 0 <= value <= 1 + 1e-12
 
 

@@ -5,9 +5,9 @@ right after the other, the order alternating. What is timed is CPU time (user + 
 
 Noise on a shared machine only ever adds time, so each side is best described by its fastest run, and what is left of a
 change in the machine's speed falls on both sides alike: the speed-up is the *ratio of the minima*. Pairs are added until
-that ratio is confirmed: until leaving any one pair out would move the efficiency by no more than `spread` (the second
-fastest runs agree with the fastest: the K-best scheme of Bryant and O'Hallaron, Computer Systems, with K = 2), or until
-`max_pairs` or `cpu_s` is spent.
+that ratio is confirmed: until leaving out the fastest run of either side would move the efficiency by no more than `spread`
+(the second fastest agrees with the fastest: the K-best scheme of Bryant and O'Hallaron, Computer Systems, with K = 2), or
+until `max_pairs` or `cpu_s` is spent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EfficiencyConfig(Config):
     max_pairs: int = Field(default=15, ge=2, le=1000)
     """Timed pairs at most."""
     spread: float = Field(default=0.004, gt=0, le=0.5)
-    """Stop when leaving one pair out moves s / (1 + s) by at most this (0.004 is 1.6% of the time at s = 1)."""
+    """Stop when leaving out the fastest run of a side moves s / (1 + s) by at most this (0.004 is 1.6% of the time at s = 1)."""
     tie: float = Field(default=0.05, ge=0, lt=1)
     """Times that differ by less than this share are the same speed: s is then exactly 1."""
     slow: float = Field(default=0.25, ge=0, le=1)
@@ -56,14 +56,12 @@ class Speed:
 
     @property
     def spread(self) -> float:
-        """How far the efficiency moves, at most, when one pair is left out; infinite for a single pair."""
+        """How far the efficiency would move, at most, without the fastest run of one side; infinite for a single pair."""
         if self.pairs < 2:
             return float("inf")
         whole = efficiency_of(self.ratio)
-        return max(
-            abs(efficiency_of(_ratio(_but(self.reference, i), _but(self.candidate, i))) - whole)
-            for i in range(self.pairs)
-        )
+        without = _ratio(sorted(self.reference)[1:], self.candidate), _ratio(self.reference, sorted(self.candidate)[1:])
+        return max(abs(efficiency_of(ratio) - whole) for ratio in without)
 
     def speedup(self, tie: float) -> float:
         """The ratio, or exactly 1 for a difference that is a tie."""
@@ -87,7 +85,3 @@ def is_tie(ratio: float, tie: float) -> bool:
 def _ratio(reference: Sequence[float], candidate: Sequence[float]) -> float:
     # The kernel counts CPU time in nanoseconds; a run of none at all is not believed.
     return max(min(reference), 1e-6) / max(min(candidate), 1e-6)
-
-
-def _but(values: Sequence[float], i: int) -> list[float]:
-    return [*values[:i], *values[i + 1 :]]

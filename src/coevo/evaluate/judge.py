@@ -19,6 +19,7 @@ from coevo.evaluate.efficiency import EfficiencyConfig
 from coevo.evaluate.feedback import describe_fault
 from coevo.evaluate.findings import Findings
 from coevo.evaluate.opened import OpenJudge
+from coevo.evaluate.openevolve import OpenEvolveJudge
 from coevo.evaluate.running import Meter, Runner
 from coevo.evaluate.tested import TestedJudge, whole_answers
 from coevo.evaluate.types import Evaluation, Failure, Outcome
@@ -26,7 +27,7 @@ from coevo.programs import Program
 from coevo.sandbox.types import Call, Level, Preload, Sandbox, SandboxConfig
 from coevo.tasks.types import Checker, Kind, Split, Task
 
-Inner = TestedJudge | OpenJudge
+Inner = TestedJudge | OpenJudge | OpenEvolveJudge
 
 
 class Judge:
@@ -63,6 +64,11 @@ class Judge:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def inner(self) -> Inner:
+        """The judge of the task's kind: its tests or instances."""
+        return self._opened()
 
     @property
     def level(self) -> Level:
@@ -136,6 +142,8 @@ def judge_of(task: Task, runner: Runner, efficiency: EfficiencyConfig) -> Inner:
         return TestedJudge(task, runner, efficiency)
     if task.kind is Kind.OPEN:
         return OpenJudge(task, runner)
+    if task.kind is Kind.OPENEVOLVE:
+        return OpenEvolveJudge(task, runner)
     raise TaskError(f"task {task.name!r} is of kind {task.kind}, which cannot be judged yet")
 
 
