@@ -15,10 +15,9 @@ _FIELDS = {field.name for field in fields(Completion)}
 
 
 def request_digest(request: Request) -> str:
-    """SHA-256 of everything that shapes a reply: messages, sampling, stops and seed, but not the key."""
-    data = asdict(request)
-    del data["key"]
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    """SHA-256 of the messages and the seed: two requests of one key and one digest belong to the same search."""
+    data = [[[m.role, m.content] for m in request.messages], request.seed]
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()
 
 
 def to_payload(completion: Completion, request: Request | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from coevo.runs import Run
 class ReplayModel:
     """Answers each request with what its run recorded under the same key; token counts and costs are the recorded ones.
 
-    Raises `ModelError` for a key that the run lacks, and for a recorded reply to another prompt, seed or sampling: from there
+    Raises `ModelError` for a key that the run lacks, and for a recorded reply to another prompt or seed: from there
     on it would be another search. (A run records failures too, and they fail again.)
     """
 
@@ -25,14 +26,14 @@ class ReplayModel:
     priced = True
     context = None
 
-    def __init__(self, folder: Path, *, sampling: Sampling | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._run = Run.open(folder, write=False)
-        self._sampling = sampling or Sampling()
+        self._lock = threading.Lock()
 
     @classmethod
     def open(cls, spec: ModelSpec) -> ReplayModel:
-        return cls(Path(spec.target).expanduser(), sampling=spec.sampling)
+        return cls(Path(spec.target).expanduser())
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ class ReplayModel:
 
     @property
     def sampling(self) -> Sampling:
-        return self._sampling
+        return Sampling()
 
     def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
@@ -55,7 +56,8 @@ class ReplayModel:
         self._run.close()
 
     def _answer(self, request: Request) -> Completion:
-        payload = self._run.completion(request.key)
+        with self._lock:
+            payload = self._run.completion(request.key)
         if payload is None:
             raise ModelError(
                 f"the run {self._folder} recorded no reply for {request.key!r}; replay with the settings and the budget of "
@@ -64,7 +66,7 @@ class ReplayModel:
         recorded = payload.get("request")
         if recorded is not None and recorded != request_digest(request):
             raise ModelError(
-                f"the run {self._folder} recorded its reply for {request.key!r} to another prompt, seed or sampling; the search has "
+                f"the run {self._folder} recorded its reply for {request.key!r} to another prompt or seed; the search has "
                 f"left the recorded path (another seed, task or version of the prompt?)"
             )
         return from_payload(payload)

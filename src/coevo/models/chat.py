@@ -1,0 +1,62 @@
+"""From messages to the text that a local model continues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from coevo.errors import ModelError
+from coevo.models.types import Message
+
+PLAIN_STOP = "\nUser:"
+"""Ends a reply under the plain template, since a model without a chat template has no end-of-turn token."""
+
+_END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "</s>")
+
+
+def render(tokenizer: Any, messages: Sequence[Message]) -> str:
+    """The prompt, up to where the assistant's reply begins, by the tokenizer's own template or, if it has none, the plain one.
+    A template that knows no system role gets the system text at the head of the first user message."""
+    if not getattr(tokenizer, "chat_template", None):
+        return plain(messages)
+    try:
+        return _apply(tokenizer, messages)
+    except Exception as first:
+        merged = merge_system(messages)
+        if merged == tuple(messages):
+            raise ModelError(f"the model's chat template cannot render these messages: {first}") from first
+        try:
+            return _apply(tokenizer, merged)
+        except Exception:
+            raise ModelError(f"the model's chat template cannot render these messages: {first}") from first
+
+
+def plain(messages: Sequence[Message]) -> str:
+    """`System: ...`, `User: ...`, `Assistant: ...`, blank lines between, ending in `Assistant:`."""
+    return "".join(f"{m.role.capitalize()}: {m.content.strip()}\n\n" for m in messages) + "Assistant:"
+
+
+def merge_system(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """System texts moved to the head of the first user message."""
+    system = "\n\n".join(m.content for m in messages if m.role == "system")
+    rest = [m for m in messages if m.role != "system"]
+    first = next((i for i, m in enumerate(rest) if m.role == "user"), None)
+    if not system or first is None:
+        return tuple(messages)
+    rest[first] = Message("user", f"{system}\n\n{rest[first].content}")
+    return tuple(rest)
+
+
+def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Every token that ends a reply: the model's and tokenizer's own, and the end-of-turn marks of common templates."""
+    found: set[int] = set()
+    for value in (getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id):
+        found.update(value if isinstance(value, list) else [value] if value is not None else [])
+    specials = set(getattr(tokenizer, "all_special_tokens", []))
+    found.update(tokenizer.convert_tokens_to_ids(mark) for mark in _END_OF_TURN if mark in specials)
+    return frozenset(found)
+
+
+def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
+    plain_messages = [{"role": m.role, "content": m.content} for m in messages]
+    return tokenizer.apply_chat_template(plain_messages, tokenize=False, add_generation_prompt=True)
