@@ -1,0 +1,14 @@
+def order(count, before):
+    needs = {job: set() for job in range(count)}
+    for a, b in before:
+        needs[b].add(a)
+    done = []
+    while len(done) < count:
+        finished = set(done)
+        ready = [job for job in needs if needs[job] <= finished]
+        if not ready:
+            return []
+        for job in ready:
+            done.append(job)
+            del needs[job]
+    return done
