@@ -36,7 +36,7 @@ OWN_KINDS = "run."
 
 _PAGE = 500
 _EVENT = "INSERT INTO events (ts, step, kind, payload) VALUES (?, ?, ?, ?)"
-_PROGRAM = "INSERT OR IGNORE INTO programs (id, main, size, files) VALUES (?, ?, ?, ?)"
+_PROGRAM = "INSERT OR {} INTO programs (id, main, size, files) VALUES (?, ?, ?, ?)"
 _EVALUATION = "INSERT OR {} INTO evaluations (program_id, split, seed, payload) VALUES (?, ?, ?, ?)"
 _COMPLETION = "INSERT OR IGNORE INTO completions (key, payload) VALUES (?, ?)"
 _ROLLOUT = (
@@ -180,11 +180,13 @@ class Run:
             raise UsageError(f"event kind {kind!r}: kinds beginning with {OWN_KINDS!r} are the run's own")
         return self._append(kind, payload, step)
 
-    def put_program(self, program: Program) -> bool:
-        """Keep a program. True if it is new; the first text of an id stays. An event must name its id."""
+    def put_program(self, program: Program, *, replace: bool = False) -> bool:
+        """Keep a program. True if it was stored; the first text of an id stays, unless `replace`. An event must name its id."""
         files = zlib.compress(dumps(program.files).encode(), 1)
         with self._transaction:
-            new = self._put(_PROGRAM, (program.id, program.main, program.size, files))
+            new = self._put(
+                _PROGRAM.format("REPLACE" if replace else "IGNORE"), (program.id, program.main, program.size, files)
+            )
             if new:
                 self._transaction.must_name("program", program.id)
         return new

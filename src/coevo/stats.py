@@ -1,0 +1,147 @@
+"""Small-sample statistics: medians and quantiles, bootstrap intervals, paired permutation tests. All seeded, or exact.
+
+Thin over `scipy.stats`, which is imported on first use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from coevo.errors import UsageError
+
+_EXACT_UP_TO = 16
+"""Pairs up to which all 2^n sign patterns are enumerated."""
+_PIECE = 1_000_000
+
+
+class Interval(NamedTuple):
+    """An estimate with its confidence interval; `low` and `high` are NaN where the data cannot tell (one value)."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def median(values: Sequence[float]) -> float:
+    """The median; the mean of the middle two for an even count. Raises `UsageError` without values or with NaN."""
+    return float(np.median(_checked(values, "median")))
+
+
+def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
+    """Quantiles at each of `qs` (0 to 1), linear between order statistics (Hyndman and Fan 1996, type 7)."""
+    if not all(0 <= q <= 1 for q in qs):
+        raise UsageError(f"quantiles must lie in 0 to 1, not {list(qs)}")
+    return [float(q) for q in np.quantile(_checked(values, "quantiles"), list(qs))]
+
+
+def bootstrap_ci(
+    values: Sequence[float],
+    *,
+    seed: int,
+    statistic: Callable[..., np.ndarray | float] = np.mean,
+    confidence: float = 0.95,
+    resamples: int = 5000,
+    method: Literal["percentile", "BCa"] = "BCa",
+) -> Interval:
+    """Bootstrap confidence interval of `statistic(values, axis=...)`: BCa (Efron 1987) or percentile.
+
+    Where BCa is undefined (all resamples alike), the interval is the estimate itself; for one value it is unknown (NaN).
+    """
+    from scipy import stats
+
+    data = _checked(values, "a bootstrap interval")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie between 0 and 1, not {confidence!r}")
+    estimate = float(statistic(data, axis=-1))
+    if len(data) == 1:
+        return Interval(estimate, math.nan, math.nan)
+    if np.ptp(data) == 0:
+        return Interval(estimate, estimate, estimate)
+    rng = np.random.Generator(np.random.Philox(seed))
+
+    def interval(how: str) -> tuple[float, float]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = stats.bootstrap(
+                (data,), statistic, n_resamples=resamples, confidence_level=confidence, method=how, random_state=rng
+            ).confidence_interval
+        return float(found.low), float(found.high)
+
+    low, high = interval(method)
+    if math.isnan(low) or math.isnan(high):
+        low, high = interval("percentile")
+    return Interval(estimate, low, high)
+
+
+def sign_flip_p(
+    differences: Sequence[float],
+    *,
+    seed: int,
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
+    resamples: int = 20_000,
+) -> float:
+    """P-value of the paired permutation test of "the differences are symmetric about 0", on their mean.
+
+    Exact up to 16 pairs that differ (all sign patterns); otherwise from `resamples` random patterns, the observed one counted in,
+    so that p is never 0 (Phipson and Smyth 2010). Pairs that tie say nothing and are dropped; without any others p is 1.
+    """
+    data = _checked(differences, "a paired test") if len(differences) else np.empty(0)
+    data = data[data != 0]
+    n = len(data)
+    if n == 0:
+        return 1.0
+    observed = float(data.sum())
+    slack = 1e-12 * float(np.abs(data).sum())  # Sums that are equal on paper must count as equal.
+    extreme = total = 0
+    for sums in _flipped_sums(data, seed=seed, resamples=resamples):
+        if alternative == "greater":
+            hits = sums >= observed - slack
+        elif alternative == "less":
+            hits = sums <= observed + slack
+        else:
+            hits = np.abs(sums) >= abs(observed) - slack
+        extreme, total = extreme + int(hits.sum()), total + len(sums)
+    return extreme / total
+
+
+def _flipped_sums(data: np.ndarray, *, seed: int, resamples: int) -> Iterator[np.ndarray]:
+    """Sums under sign patterns: all of them, or the observed one and `resamples` random ones, in pieces of bounded size."""
+    n = len(data)
+    if n <= _EXACT_UP_TO:
+        yield (1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)) @ data
+        return
+    yield np.array([data.sum()])
+    rng = np.random.Generator(np.random.Philox(seed))
+    while resamples > 0:
+        count = min(resamples, max(1, _PIECE // n))
+        yield (rng.integers(0, 2, (count, n), dtype=np.int8) * 2 - 1) @ data
+        resamples -= count
+
+
+def paired_permutation_p(
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    seed: int,
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
+    resamples: int = 20_000,
+) -> float:
+    """P-value of "a and b do not differ", for values paired by position; `greater` asks whether `a` is greater."""
+    if len(a) != len(b):
+        raise UsageError(f"a paired test needs as many values on both sides, not {len(a)} and {len(b)}")
+    if len(a) == 0:
+        return 1.0
+    differences = _checked(a, "a paired test") - _checked(b, "a paired test")
+    return sign_flip_p(list(differences), seed=seed, alternative=alternative, resamples=resamples)
+
+
+def _checked(values: Sequence[float], what: str) -> np.ndarray:
+    data = np.asarray(values, dtype=float)
+    if data.ndim != 1 or data.size == 0:
+        raise UsageError(f"{what} needs a list of one or more numbers, not an array of shape {data.shape}")
+    if not np.isfinite(data).all():
+        raise UsageError(f"{what} needs finite numbers; value {int(np.argmin(np.isfinite(data)))} is not")
+    return data
