@@ -77,8 +77,8 @@ def _unpack(files, candidate):
     package = types.ModuleType("openevolve")
     package.__path__ = []
     inner = types.ModuleType("openevolve.evaluation_result")
-    inner.EvaluationResult = package.EvaluationResult = EvaluationResult
-    package.evaluation_result = inner
+    vars(inner)["EvaluationResult"] = vars(package)["EvaluationResult"] = EvaluationResult
+    vars(package)["evaluation_result"] = inner
     sys.modules["openevolve"], sys.modules["openevolve.evaluation_result"] = package, inner
     return root
 
