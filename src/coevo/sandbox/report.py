@@ -95,6 +95,8 @@ def interpret(job: Job, raw: Raw) -> Execution:
         stdout=bytes(raw.streams[1][: job.limits.output_bytes]),
         stderr=bytes(raw.streams[2][: job.limits.output_bytes]),
         error=error,
+        line=where.line if where else None,
+        file=where.file if where else None,
         exit_code=os.WEXITSTATUS(raw.status) if os.WIFEXITED(raw.status) else None,
         cpu_s=max(raw.cpu_s - setup_s, 0.0),
         wall_s=raw.wall_s,

@@ -117,6 +117,9 @@ class Execution:
     stdout: bytes = b""
     stderr: bytes = b""
     error: str = ""
+    line: int | None = None
+    """Line in the candidate's own source where it raised outside of any call (while it loaded), if known."""
+    file: str | None = None
     exit_code: int | None = None
     cpu_s: float = 0.0
     wall_s: float = 0.0
