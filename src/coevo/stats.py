@@ -6,6 +6,7 @@ Thin over `scipy.stats`, which is imported on first use.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -64,9 +65,10 @@ def bootstrap_ci(
     rng = np.random.Generator(np.random.Philox(seed))
 
     def interval(how: str) -> tuple[float, float]:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # Handled below.
             found = stats.bootstrap(
-                (data,), statistic, n_resamples=resamples, confidence_level=confidence, method=how, random_state=rng
+                (data,), statistic, n_resamples=resamples, confidence_level=confidence, method=how, rng=rng
             ).confidence_interval
         return float(found.low), float(found.high)
 
