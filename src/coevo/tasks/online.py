@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from coevo.tasks.exact import Infeasible, integer, listed
@@ -68,7 +69,7 @@ def check_replays(sequences: Sequence[Sequence[int]], decisions: Sequence[Sequen
     In sorted order it is enough to look at neighbours: what two sequences share, all between them share.
     """
     order = sorted(range(len(sequences)), key=lambda i: tuple(sequences[i]))
-    for a, b in zip(order, order[1:], strict=False):
+    for a, b in pairwise(order):
         shared = common(sequences[a], sequences[b])
         same = common(decisions[a], decisions[b])
         if same < shared:

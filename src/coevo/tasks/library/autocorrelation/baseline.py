@@ -11,16 +11,17 @@ def bound(h):
 
 
 def heights(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng = np.random.default_rng(0)
     k, i = np.arange(2 * n - 1)[:, None], np.arange(n)[None, :]
     shift, inside = np.clip(k - i, 0, n - 1), (k >= i) & (k - i < n)
     best = np.ones(n)
-    while time.process_time() < seconds:
+    while time.process_time() < end:
         knots = rng.random(rng.integers(4, 20)) ** 2
         h = np.interp(np.linspace(0, 1, n), np.linspace(0, 1, len(knots)), knots) + 0.05
         h *= n / h.sum()
         trust = 0.5
-        while trust > 1e-5 and time.process_time() < seconds:
+        while trust > 1e-5 and time.process_time() < end:
             rows = np.hstack([2 * np.where(inside, h[shift], 0.0), -np.ones((2 * n - 1, 1))])
             step = linprog(
                 np.append(np.zeros(n), 1.0),

@@ -20,11 +20,12 @@ def greedy(order, vectors, weights, n):
 
 
 def cap(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng = np.random.default_rng(0)
     vectors = np.array(list(itertools.product(range(3), repeat=n)))
     weights = 3 ** np.arange(n)[::-1]
     best = np.zeros((0, n), dtype=np.int64)
-    while len(best) == 0 or time.process_time() < seconds:
+    while len(best) == 0 or time.process_time() < end:
         period = int(rng.integers(1, 5))
         key = np.zeros(len(vectors), dtype=np.int64)
         for part in range(period):

@@ -77,12 +77,13 @@ def hop(z, n, rng):
 
 
 def pack(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng, rules = np.random.default_rng(0), constraints(n)
     best, best_sum = None, -1.0
-    while best is None or time.process_time() < seconds:
+    while best is None or time.process_time() < end:
         z = np.concatenate([rng.random(2 * n), np.full(n, 0.3 / n**0.5)])
         current, current_sum, failures = None, -1.0, 0
-        while failures < 25 and (best is None or time.process_time() < seconds):
+        while failures < 25 and (best is None or time.process_time() < end):
             trial = polish(z, n, rules, 150)
             rows, total = valid(trial, n)
             failures += 1

@@ -48,10 +48,11 @@ def widest_cuts(residues, m, count):
 
 
 def basis(least, seconds=20.0):
+    end = time.process_time() + seconds
     rng = random.Random(0)
     sets = {}
     best, best_ratio = None, math.inf
-    while best is None or time.process_time() < seconds:
+    while best is None or time.process_time() < end:
         q = rng.choice(PRIMES)
         m = q * q + q + 1
         if q not in sets:

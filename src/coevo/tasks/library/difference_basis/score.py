@@ -1,6 +1,7 @@
 """|B|^2 / v, where 1..v is the longest run of differences; a bit set holds all differences at once."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 from coevo.tasks.exact import Infeasible, integer, listed, round_up
 
@@ -30,7 +31,7 @@ def score(output, instance):
     if not 2 <= len(items) <= MOST:
         raise Infeasible(f"the basis has {len(items)} elements; it must have 2 to {MOST}")
     marks = sorted(integer(b, f"basis[{i}]", low=0, high=HIGHEST) for i, b in enumerate(items))
-    for a, b in zip(marks, marks[1:], strict=False):
+    for a, b in pairwise(marks):
         if a == b:
             raise Infeasible(f"{a} is in the basis twice")
     v = reach(marks)

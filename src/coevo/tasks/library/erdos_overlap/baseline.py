@@ -21,17 +21,18 @@ def balanced(h):
 
 
 def heights(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng = np.random.default_rng(0)
     k, i = np.arange(-(n - 1), n)[:, None], np.arange(n)[None, :]
     ahead, behind = np.clip(i + k, 0, n - 1), np.clip(i - k, 0, n - 1)
     ahead_in, behind_in = (i + k >= 0) & (i + k < n), (i - k >= 0) & (i - k < n)
     best = balanced(np.full(n, 0.5))
-    while time.process_time() < seconds:
+    while time.process_time() < end:
         knots = rng.random(rng.integers(4, 16))
         x = np.abs(np.linspace(-1, 1, n))
         h = balanced(np.interp(x, np.linspace(0, 1, len(knots)), knots) + 0.5 - x**2)
         trust = 0.2
-        while trust > 1e-5 and time.process_time() < seconds:
+        while trust > 1e-5 and time.process_time() < end:
             slope = np.where(ahead_in, 1 - h[ahead], 0.0) - np.where(behind_in, h[behind], 0.0)
             step = linprog(
                 np.append(np.zeros(n), 1.0),

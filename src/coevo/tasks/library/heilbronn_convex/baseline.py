@@ -73,12 +73,13 @@ def ratio(p, ijk):
 
 
 def points(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng, ijk = np.random.default_rng(0), triples(n)
     best, best_ratio = None, -1.0
-    while best is None or time.process_time() < seconds:
+    while best is None or time.process_time() < end:
         trial = current = rng.normal(size=(n, 2))
         current_ratio, failures = -1.0, 0
-        while failures < 30 and (best is None or time.process_time() < seconds):
+        while failures < 30 and (best is None or time.process_time() < end):
             trial = ascend(trial, ijk)
             value = ratio(trial, ijk)
             failures += 1

@@ -1,6 +1,6 @@
 """The points, with their hull outlined and the smallest triangles shaded."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from matplotlib.patches import Polygon
 
@@ -26,7 +26,7 @@ def draw(output, instance, axes):
     points = [tuple(float(value) for value in row) for row in output]
     triples = sorted(combinations(points, 3), key=lambda triple: abs(cross(*triple)))
     least, hull = abs(cross(*triples[0])), convex_hull(points)
-    area = sum(cross(hull[0], p, q) for p, q in zip(hull, hull[1:], strict=False))
+    area = sum(cross(hull[0], p, q) for p, q in pairwise(hull))
     axes.add_patch(Polygon(hull, fill=False, linewidth=1.2, edgecolor="#333333"))
     for triple in triples:
         if abs(cross(*triple)) > least * (1 + 1e-6):

@@ -64,12 +64,13 @@ def random_points(rng, n):
 
 
 def points(n, seconds=20.0):
+    end = time.process_time() + seconds
     rng, ijk = np.random.default_rng(0), triples(n)
     best, best_area = None, -1.0
-    while best is None or time.process_time() < seconds:
+    while best is None or time.process_time() < end:
         current, current_area, failures = random_points(rng, n), -1.0, 0
         trial = current
-        while failures < 30 and (best is None or time.process_time() < seconds):
+        while failures < 30 and (best is None or time.process_time() < end):
             trial = ascend(trial, ijk)
             area = np.abs(areas(trial, ijk)).min()
             failures += 1

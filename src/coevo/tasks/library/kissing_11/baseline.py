@@ -31,10 +31,11 @@ def greedy(points, length):
 
 
 def centres(dimension, seconds=20.0):
+    end = time.process_time() + seconds
     rng = np.random.default_rng(0)
     pools = [pool(shapes, dimension) for shapes in SHAPES]
     best = []
-    while not best or time.process_time() < seconds:
+    while not best or time.process_time() < end:
         chosen = int(rng.random() < 0.3)
         points = pools[chosen]
         order = np.argsort(-(points @ rng.integers(-3, 4, dimension)) + rng.random(len(points)) * rng.choice((0.5, 4)))

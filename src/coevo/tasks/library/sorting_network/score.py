@@ -1,5 +1,7 @@
 """Number of comparators of a network that sorts all 2^n zero-one inputs, held as n bit vectors of length 2^n."""
 
+from itertools import pairwise
+
 from coevo.tasks.exact import Infeasible, integer, listed, vector
 
 MOST = 1000
@@ -21,7 +23,7 @@ def unsorted_input(comparators, n):
     wires = inputs(n)
     for i, j in comparators:
         wires[i], wires[j] = wires[i] & wires[j], wires[i] | wires[j]
-    for low, high in zip(wires, wires[1:], strict=False):
+    for low, high in pairwise(wires):
         wrong = low & ~high
         if wrong:
             x = (wrong & -wrong).bit_length() - 1
