@@ -72,9 +72,8 @@ class Runner:
             execution = self.call(program, entry, calls[len(results) :], meter, seed=seed)
             begun = _begun(execution)
             slow += execution.status in _SLOW
-            if len(begun) > 1 and begun[-1].status in _SHARED:
-                begun.pop()
-            results += begun
+            cut = next((i for i, result in enumerate(begun) if i and result.status in _SHARED), len(begun))
+            results += begun[:cut]
             if len(results) >= len(calls):
                 return results
             if not begun:  # it did not even load; it never will
@@ -117,4 +116,4 @@ def _begun(execution: Execution) -> list[CallResult]:
 def _failed(execution: Execution) -> CallResult:
     """An execution that ended before its first call, as the result of each call."""
     status = Status.EXITED if execution.status is Status.OK else execution.status
-    return CallResult(status, error=execution.error)
+    return CallResult(status, error=execution.error, line=execution.line, file=execution.file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -96,8 +95,10 @@ class TestedJudge:
 
     def _no_answer(self, split: Split, answers: Sequence[CallResult], results: Sequence[TestResult]) -> Findings:
         first = answers[0]
-        reason = describe_fault(first, self.runner.limits)
-        feedback = suite_feedback(results) if split == "public" else ""
+        reason, feedback = describe_fault(first, self.runner.limits), ""
+        if split == "public":
+            alike = len(answers) > 1 and all(answer == first for answer in answers)
+            feedback = bounded(f"All {len(answers)} tests end alike: {reason}") if alike else suite_feedback(results)
         return failed(FAILURES[first.status], reason, feedback=feedback, tests=results)
 
     def _time(self, program: Program, *, split: Split, seed: int, meter: Meter) -> Speed | Problem:
@@ -212,12 +213,10 @@ def as_answer(execution: Execution) -> CallResult:
     """A script's standard output as its answer, or why it gave none."""
     if execution.status is Status.OK:
         return CallResult(Status.OK, execution.stdout.decode("utf-8", "replace"))
-    trace = execution.stderr.decode("utf-8", "replace").rstrip()
-    line = re.findall(r'^  File "[^"]*?([^"/]+\.py)", line (\d+)', trace, re.MULTILINE)
-    error = execution.error or trace.rpartition("\n")[2]
-    if execution.status is Status.EXITED and line:  # a traceback, then exit code 1
-        return CallResult(Status.ERROR, error=trace.rpartition("\n")[2], line=int(line[-1][1]), file=line[-1][0])
-    return CallResult(execution.status, error=error)
+    if execution.status is Status.EXITED and not execution.line:
+        said = execution.stderr.decode("utf-8", "replace").strip()
+        return CallResult(Status.EXITED, error=f"{execution.error} {said[-300:]}".strip())
+    return CallResult(execution.status, error=execution.error, line=execution.line, file=execution.file)
 
 
 def whole_answers(execution: Execution, count: int) -> list[CallResult]:
@@ -226,5 +225,6 @@ def whole_answers(execution: Execution, count: int) -> list[CallResult]:
     if execution.status is Status.OK and len(answers) == count:
         return answers
     status = Status.EXITED if execution.status is Status.OK else execution.status
-    answers += [CallResult(status, error=execution.error)] * (count - len(answers))
-    return [CallResult(status, error=execution.error) if a.status is Status.SKIPPED else a for a in answers]
+    never = CallResult(status, error=execution.error, line=execution.line, file=execution.file)
+    answers += [never] * (count - len(answers))
+    return [never if a.status is Status.SKIPPED else a for a in answers]
