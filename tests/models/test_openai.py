@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -333,7 +334,7 @@ def test_close_ends_what_is_in_flight_and_leaves_no_thread():
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(model.generate, [ASK])
             while not server.seen:
-                pass
+                time.sleep(0.01)
             model.close()
             with pytest.raises(ModelError, match="closed"):
                 future.result(timeout=10)

@@ -11,6 +11,8 @@ from typing import Any
 from coevo.errors import StoreError
 from coevo.models.types import Completion, Request, StopReason
 
+_SPARSE = ("error", "token_ids", "logprobs", "estimated", "reasoning")
+"""Left out where they say nothing."""
 _FIELDS = {field.name for field in fields(Completion)}
 
 
@@ -22,12 +24,14 @@ def request_digest(request: Request) -> str:
 
 def to_payload(completion: Completion, request: Request | None = None) -> dict[str, Any]:
     """Plain data for `run.put_completion`. With `request`, a replay can tell when the prompt is another one."""
-    data = {name: value for name, value in asdict(completion).items() if value not in (None, "", False)}
-    data["text"] = completion.text
+    data = asdict(completion)
+    for name in _SPARSE:
+        if not data[name]:
+            del data[name]
     data["stop_reason"] = completion.stop_reason.value
     for name in ("token_ids", "logprobs"):
-        if name in data:
-            data[name] = list(data[name])
+        if getattr(completion, name) is not None:
+            data[name] = list(getattr(completion, name))
     if request is not None:
         data["request"] = request_digest(request)
     return data

@@ -18,14 +18,19 @@ CHAT_OVERHEAD = 24
 
 
 def estimate_tokens(text: str) -> int:
-    """An upper estimate for any tokenizer of the byte-pair kind: 1 a digit, 1 a mark, 1 per 2 letters, 1 per run of spaces (or
-    per 4 of them) and of newlines, and 1 a byte of UTF-8 for everything else. Source code comes out at 1.3 to 2 times the true count."""
+    """An upper estimate for tokenizers of the byte-pair kind: 1 a digit, 1 a mark, 1 per 3 letters of a word, 1 per run of spaces
+    (or per 4 of them), 1 per 2 newlines, and 1 a byte of UTF-8 for everything else.
+
+    On 150 files of Python's standard library it is 1.0 to 2.3 times (median 1.9) the count of a vocabulary of 49,152, and larger
+    vocabularies need fewer tokens. Long random strings (base64) can take half as many again as it says."""
     total, covered = 0, 0
     for match in _PIECE.finditer(text):
         size = match.end() - match.start()
         covered += size
         kind = match.lastgroup
-        if kind == "word" or kind == "newline":
+        if kind == "word":
+            total += (size + 2) // 3
+        elif kind == "newline":
             total += (size + 1) // 2
         elif kind == "space":
             total += (size + 3) // 4
