@@ -1,9 +1,10 @@
-def component_sizes(count, links):
+def component_sizes(count, ones, others):
     label = list(range(count))
     changed = True
     while changed:
         changed = False
-        for a, b in links:
+        for k in range(len(ones)):
+            a, b = ones[k], others[k]
             smallest = min(label[a], label[b])
             if label[a] != smallest or label[b] != smallest:
                 label[a] = label[b] = smallest

@@ -1,7 +1,7 @@
-def component_sizes(count, links):
+def component_sizes(count, ones, others):
     parent = list(range(count))
     size = [1] * count
-    for a, b in links:
+    for a, b in zip(ones, others, strict=True):
         while parent[a] != a:
             parent[a] = a = parent[parent[a]]
         while parent[b] != b:

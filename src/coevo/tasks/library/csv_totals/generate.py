@@ -1,4 +1,4 @@
-"""`size` rows over a few dozen pairs; some fields need quotes, some have them without need."""
+"""`size` rows over a few dozen pairs, or some hundreds; some fields need quotes, some have them without need."""
 
 REGIONS = ["North", "South", "", "East, upper", "West", 'The "Point"', "Åland", "north"]
 PRODUCTS = ["tea", "coffee", "cocoa, dark", 'nut 3/4"', "", "rice", "oats", "figs", "salt", "soy"]
@@ -12,8 +12,9 @@ def field(text, rng):
 
 def generate(size, rng):
     bound = rng.choice([1, 50, 10**9])
+    products = PRODUCTS + [f"item {number}" for number in range(40)] if size > 1000 else PRODUCTS
     lines = ["region,product,amount"]
     for _ in range(size):
         amount = str(rng.randint(-bound, bound))
-        lines.append(",".join(field(text, rng) for text in (rng.choice(REGIONS), rng.choice(PRODUCTS), amount)))
+        lines.append(",".join(field(text, rng) for text in (rng.choice(REGIONS), rng.choice(products), amount)))
     return "\n".join(lines) + "\n"

@@ -29,6 +29,6 @@ for line in sys.stdin.read().splitlines()[1:]:
         totals.append(0)
     totals[pairs.index([region, product])] += int(amount)
 
-rows = sorted((-total, *pair) for pair, total in zip(pairs, totals))
+rows = sorted((-total, *pair) for pair, total in zip(pairs, totals, strict=True))
 for total, region, product in rows:
     print(-total, region, product, sep="\t")

@@ -2,7 +2,7 @@
 
 
 def generate(size, rng):
-    accounts = 900 if size > 1000 else rng.choice([2, size // 2 + 1])
+    accounts = 150 if size > 1000 else rng.choice([2, size // 2 + 1])
     names = [f"a{number}" for number in range(accounts)]
     lines = []
     if size > 1000:

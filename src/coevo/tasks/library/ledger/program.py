@@ -1,4 +1,5 @@
 import sys
+from copy import deepcopy
 
 balances = {}
 saved = []
@@ -17,7 +18,7 @@ for line in sys.stdin:
     elif command == "show":
         print(balances.get(words[0], 0))
     elif command == "begin":
-        saved.append({name: balance for name, balance in balances.items()})
+        saved.append(deepcopy(balances))
     elif not saved:
         print("no transaction")
     elif command == "commit":

@@ -8,8 +8,9 @@ def factorize(matrix):
     order = list(range(n))
     for step in range(n):
         pivot = max(range(step, n), key=lambda row: abs(upper[row][step]))
-        for rows in (upper, lower, order):
-            rows[step], rows[pivot] = rows[pivot], rows[step]
+        upper[step], upper[pivot] = upper[pivot], upper[step]
+        lower[step], lower[pivot] = lower[pivot], lower[step]
+        order[step], order[pivot] = order[pivot], order[step]
         lower[step][step] = 1.0
         if upper[step][step] == 0:
             continue

@@ -7,7 +7,7 @@ def chain_cost(sizes):
         for i in range(count - length + 1):
             j = i + length
             ends = sizes[i] * sizes[j]
-            best = min(a + b + ends * k for a, b, k in zip(left[i], reversed(right[j]), sizes[i + 1 : j]))
+            best = min(a + b + ends * k for a, b, k in zip(left[i], reversed(right[j]), sizes[i + 1 : j], strict=True))
             left[i].append(best)
             right[j].append(best)
     return left[0][-1] if count > 0 else 0

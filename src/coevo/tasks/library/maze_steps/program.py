@@ -1,6 +1,7 @@
 rows, columns = map(int, input().split())
 maze = [input() for _ in range(rows)]
 
+goal = None
 steps = {}
 for row in range(rows):
     for column in range(columns):

@@ -15,7 +15,7 @@ def count_placements(n, blocked):
         count = 0
         for column in range(n):
             if safe(columns, column):
-                count += place(columns + [column])
+                count += place([*columns, column])
         return count
 
     return place([])

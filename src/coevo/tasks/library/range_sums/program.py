@@ -1,6 +1,6 @@
-def range_sums(values, queries):
+def range_sums(values, lefts, rights):
     answers = []
-    for left, right in queries:
-        part = values[left:right]
+    for k in range(len(lefts)):
+        part = values[lefts[k] : rights[k]]
         answers.append(sum(part))
     return answers

@@ -1,5 +1,7 @@
 """`size` places with about four roads each: random, or a long line with short cuts; some places cannot be reached."""
 
+from itertools import pairwise
+
 
 def generate(size, rng):
     longest = rng.choice([0, 10, 10**6]) if size <= 200 else rng.choice([50, 10**6])
@@ -7,7 +9,7 @@ def generate(size, rng):
     if rng.random() < 0.5:
         order = list(range(size))
         rng.shuffle(order)
-        roads += [[a, b, rng.randint(0, longest)] for a, b in zip(order, order[1:])]
+        roads += [[a, b, rng.randint(0, longest)] for a, b in pairwise(order)]
         source = order[0]
         shortcuts = 3 * size
     else:

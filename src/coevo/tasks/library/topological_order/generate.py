@@ -9,7 +9,7 @@ def generate(size, rng):
         for _ in range(rng.choice([size // 2, 3 * size]) if size <= 300 else 3 * size):
             i, j = sorted(rng.sample(range(size), 2))
             if size > 300:
-                j = min(j, i + 25)
+                j = min(j, i + 10)
             before.append([hidden[i], hidden[j]])
         if size <= 300 and rng.random() < 0.5:
             before += [[hidden[i], hidden[i + 1]] for i in range(size - 1)]
