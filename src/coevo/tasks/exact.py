@@ -17,7 +17,10 @@ from math import isqrt
 from typing import Any, NamedTuple
 
 Number = int | float
-"""An entry of a checked answer: a finite float, or an int of any length. Never a bool."""
+"""An entry of a checked answer: a finite float or an int, at most `LARGEST` in size. Never a bool."""
+
+LARGEST = 10**100
+"""So large that no sensible answer is refused, and that no product of a few entries leaves the range of floats."""
 
 
 class Infeasible(ValueError):
@@ -44,8 +47,9 @@ def number(value: Any, what: str) -> Number:
         raise Infeasible(f"{what} must be a number, not {kind_of(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise Infeasible(f"{what} is {value}; only finite numbers count")
-    if isinstance(value, int) and value.bit_length() > 1024:
-        raise Infeasible(f"{what} is an integer of {value.bit_length()} bits; at most 1024 are accepted")
+    if not -LARGEST <= value <= LARGEST:
+        size = shown(value) if isinstance(value, int) else repr(value)
+        raise Infeasible(f"{what} is {size}; numbers beyond 1e100 are not accepted")
     return value
 
 
@@ -123,7 +127,7 @@ def _nearest(value: Fraction) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 # --- Circles in the unit square -------------------------------------------------------------------------------
