@@ -175,7 +175,9 @@ points = st.lists(st.tuples(st.floats(-4, 4), st.floats(-4, 4)), min_size=3, max
 
 @given(points)
 def test_distance_ratio_agrees_with_fractions(rows: list[tuple[float, float]]) -> None:
-    squares = [sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(p, q, strict=True)) for p, q in combinations(rows, 2)]
+    squares = [
+        sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(p, q, strict=True)) for p, q in combinations(rows, 2)
+    ]
     if min(squares) == 0:
         with pytest.raises(Infeasible, match=r"points \d and \d are the same"):
             exact.distance_ratio(rows)
