@@ -47,7 +47,9 @@ def candidate(
     )
 
 
-def random_state(config: SearchConfig, steps: int, seed: int, *, failures: float = 0.2) -> tuple[State, list[Candidate]]:
+def random_state(
+    config: SearchConfig, steps: int, seed: int, *, failures: float = 0.2
+) -> tuple[State, list[Candidate]]:
     """A state after `steps` random candidates whose parents are members of the island of their step."""
     rng = random.Random(seed)
     state = State(config, {})

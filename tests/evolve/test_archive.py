@@ -115,7 +115,9 @@ def test_without_migration_each_islands_ancestry_is_a_tree_of_its_own() -> None:
 
 
 def test_every_island_gets_its_share_of_steps_and_the_start() -> None:
-    state, applied = random_state(SearchConfig(islands=4, population=4000, per_structure=4000, migrate_every=0), 401, 3, failures=0)
+    state, applied = random_state(
+        SearchConfig(islands=4, population=4000, per_structure=4000, migrate_every=0), 401, 3, failures=0
+    )
     counts = [sum(c.decision.island == i for c in applied[1:]) for i in range(4)]
     assert counts == [100] * 4
     for island in state.archive.islands:

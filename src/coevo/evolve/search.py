@@ -24,7 +24,7 @@ from coevo.evolve.state import State
 from coevo.evolve.types import Edit, Proposal, Rejection
 from coevo.evolve.verify import finish
 from coevo.evolve.worker import Made
-from coevo.evolve.workshop import Workshop
+from coevo.evolve.workshop import Handler, Workshop
 from coevo.models.ensemble import Ensemble
 from coevo.runs import Run
 from coevo.streams import stream_seed
@@ -57,7 +57,9 @@ def search(
             driver.loop(interrupts)
         finally:
             driver.workshop.desk.close()
-        return finish(task, run, pool, driver.state, driver.workshop.shelf, stop=driver.stop or Stop.STEPS, cause=driver.cause)
+        return finish(
+            task, run, pool, driver.state, driver.workshop.shelf, stop=driver.stop or Stop.STEPS, cause=driver.cause
+        )
 
 
 class _Driver:
@@ -87,18 +89,18 @@ class _Driver:
     def loop(self, interrupts: Interrupts) -> None:
         """Until nothing more is to be decided and nothing is in flight."""
         self._fold()
+        arrived: list[Handler] = []
         while True:
             if self.stop is None and interrupts.requested():
                 self.stop, self.cause = Stop.INTERRUPTED, interrupts.cause
             with self.run.transaction():
+                for handle in arrived:
+                    handle()
                 self._decide_due()
+                self._commit_ready()
             if not self.flights:
                 return
             arrived = self.workshop.arrived(POLL_S)
-            with self.run.transaction():
-                for handle in arrived:
-                    handle()
-                self._commit_ready()
 
     def _fold(self) -> None:
         """Bring the state up to the last commit; what had not committed is decided again, at the same moments as before."""
@@ -185,8 +187,10 @@ class _Driver:
         return self.task.config.limits.cpu_s * executions / 60
 
     def _commit_ready(self) -> None:
+        """Commit in step order; after each, decide what was waiting for exactly that."""
         while (flight := self.flights.get(self.state.commits)) is not None and flight.done:
             self._commit(flight)
+            self._decide_due()
 
     def _commit(self, flight: Flight) -> None:
         """One step becomes part of the run: event, rows and ledger in one transaction."""

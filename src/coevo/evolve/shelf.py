@@ -50,7 +50,9 @@ class Shelf:
         found = self._kept.get(program_id)
         if found is None:
             row = self._run.evaluation(program_id, split="public", seed=self._seed) or {}
-            found = Attempt(self._run.program(program_id), *(row.get(name) for name in _SHOWN[:-1]), row.get("feedback", ""))
+            found = Attempt(
+                self._run.program(program_id), *(row.get(name) for name in _SHOWN[:-1]), row.get("feedback", "")
+            )
             self._keep(program_id, found)
         else:
             self._kept.move_to_end(program_id)

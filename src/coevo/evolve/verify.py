@@ -39,6 +39,11 @@ _ENDED = {
 }
 
 
+def verification_seed(seed: int) -> int:
+    """The seed of the final judgement, for a search of this seed: drawn for nothing else."""
+    return stream_seed(seed, "verify") % 2**31
+
+
 def finish(task: Task, run: Run, pool: Pool, state: State, shelf: Shelf, *, stop: Stop, cause: str) -> SearchResult:
     """Verify (unless the search was interrupted, or may not), mark the run, and say what was found.
 
@@ -81,7 +86,7 @@ def _recorded(run: Run, state: State) -> Verified | None:
 def _verify(task: Task, run: Run, pool: Pool, state: State, shelf: Shelf) -> Verified:
     best, start = state.archive.best, state.archive.start
     assert best is not None and start is not None and start.program is not None
-    seed = stream_seed(state.config.seed, "verify") % 2**31
+    seed = verification_seed(state.config.seed)
     remeasured: dict[str, float | None] = {}
     chosen = best.id
     if task.config.timing is not None:

@@ -7,13 +7,13 @@ another candidate's evaluation.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coevo.evaluate.judge import Judge
 from coevo.evaluate.types import Evaluation, Failure, Outcome
-from coevo.evolve import operators
 from coevo.evolve.edits import apply_diff, apply_rewrite
 from coevo.evolve.features import features
+from coevo.evolve.operators import constants, mutate, splice, tune
 from coevo.evolve.records import Traits
 from coevo.evolve.types import Context, Edit, Proposal, Rejection
 from coevo.programs import Program
@@ -68,3 +68,35 @@ def unmeasured(task: Task, program: Program, split: Split, seed: int, reason: st
         failure=Failure.INFRASTRUCTURE,
         reason=reason,
     )
+
+
+def traits_of(program: Program) -> Traits:
+    """The descriptors that the archive and the tuner go by."""
+    found, numbers = features(program), constants(program)
+    return Traits(
+        structure=found.structure,
+        skeleton=numbers.skeleton,
+        constants=len(numbers.vector),
+        descriptors=found.descriptors,
+        sketch=found.sketch,
+    )
+
+
+def _proposal(order: Order) -> Proposal:
+    context, parent = order.context, order.context.parent.program
+    match order.edit:
+        case Edit.START:
+            return Proposal(Edit.START, parent)
+        case Edit.REWRITE | Edit.CROSSOVER:
+            return apply_rewrite(parent, order.reply, order.edit)
+        case Edit.DIFF:
+            return apply_diff(parent, order.reply)
+        case Edit.TUNE:
+            if not order.offsets:
+                return Proposal(Edit.TUNE, None, Rejection.NOTHING_TO_CHANGE, "The program has no constants to tune.")
+            return tune(parent, order.offsets)
+        case Edit.MUTATE:
+            return mutate(parent, random.Random(order.seed))
+        case Edit.SPLICE:
+            other = context.inspirations[0].program if context.inspirations else parent
+            return splice(parent, other, random.Random(order.seed))

@@ -211,7 +211,11 @@ class Workshop:
 
     def _store_evaluation(self, evaluation: Evaluation, *, replace: bool = False) -> bool:
         return self._run.put_evaluation(
-            evaluation.program_id, split=evaluation.split, seed=evaluation.seed, payload=payload(evaluation), replace=replace
+            evaluation.program_id,
+            split=evaluation.split,
+            seed=evaluation.seed,
+            payload=payload(evaluation),
+            replace=replace,
         )
 
     def _submit(self, handle: Callable[[Future[Any]], None], fn: Callable[..., Any], *args: Any) -> None:
