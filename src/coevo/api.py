@@ -1,0 +1,127 @@
+"""The Python API: what `import coevo` offers, and what the command line itself is built on.
+
+import coevo
+task = coevo.load_task("circle_packing:n=26")
+evaluation = coevo.evaluate(task, "mine.py", split="public")
+result = coevo.evolve(task, models=["openai:gpt-5-mini"], budget="evaluations=200,usd=0.5", out="runs/first")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coevo.config import parse
+from coevo.evaluate.judge import Judge
+from coevo.evaluate.types import Evaluation
+from coevo.evolve.compare import Comparison
+from coevo.evolve.result import Observer, SearchResult
+from coevo.evolve.settings import SearchConfig, StrategyName
+from coevo.programs import Program
+from coevo.runs import Budget, parse_budget
+from coevo.sandbox.types import SandboxConfig
+from coevo.tasks import load_task
+from coevo.tasks.types import Split, Task
+
+DEFAULT_BUDGET = "evaluations=200"
+
+__all__ = ["compare", "evaluate", "evolve", "load_task", "replay", "resume"]
+
+
+def evaluate(
+    task: Task | str | Path,
+    program: Program | str | Path,
+    *,
+    split: Split,
+    seed: int = 0,
+    sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - frozen
+) -> Evaluation:
+    """Judge one program (a `Program`, or the path of a file or folder) on one split of a task, in the sandbox.
+
+    Never raises for what the program does. Raises `TaskError` or `UsageError` for a task or a path that is not one, and
+    `WallsError` where this machine cannot raise the walls that `sandbox` demands. To judge many programs, keep one
+    `coevo.evaluation.judge.Judge` open.
+    """
+    found = task if isinstance(task, Task) else load_task(task)
+    source = program if isinstance(program, Program) else Program.read(program)
+    with Judge(found, sandbox=sandbox) as judge:
+        return judge.evaluate(source, split=split, seed=seed)
+
+
+def evolve(
+    task: Task | str | Path,
+    *,
+    models: Sequence[str] = (),
+    budget: Budget | str = DEFAULT_BUDGET,
+    out: str | Path,
+    config: SearchConfig | Mapping[str, Any] | None = None,
+    sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - frozen
+    pool: str = "local",
+    observer: Observer | None = None,
+) -> SearchResult:
+    """Evolve a task's start program in a new run at `out`, until the budget, a target or an interrupt ends it.
+
+    `models` are specs (docs/models.md); without any, free operators search alone. `config` holds the search's settings,
+    its seed among them. `observer` is called after every committed step. The result's `verified` compares best and start on hidden
+    tests. Raises `BudgetSpent` if the budget does not buy one evaluation, `UsageError` for settings that cannot work,
+    `StoreError` if `out` cannot be written.
+    """
+    from coevo.evolve.session import Setup, begin
+
+    found = task if isinstance(task, Task) else load_task(task)
+    search = config if isinstance(config, SearchConfig) else parse(SearchConfig, config or {}, where="search config")
+    setup = Setup.of(found, models=tuple(models), search=search, sandbox=sandbox, pool=pool)
+    limits = parse_budget(budget) if isinstance(budget, str) else budget
+    with begin(setup, limits, Path(out), task=found) as session:
+        return session.go(observer)
+
+
+def resume(
+    run: str | Path, *, budget: Budget | str | None = None, pool: str | None = None, observer: Observer | None = None
+) -> SearchResult:
+    """Go on with a run where it stopped, under new bounds if `budget` is given (what was spent stays spent)."""
+    from coevo.evolve.session import resume as opened
+
+    limits = parse_budget(budget) if isinstance(budget, str) else budget
+    with opened(Path(run), budget=limits, pool=pool) as session:
+        return session.go(observer)
+
+
+def replay(
+    run: str | Path, out: str | Path, *, pool: str | None = None, observer: Observer | None = None
+) -> tuple[SearchResult, bool]:
+    """Search again in a new run at `out` with the replies that `run` recorded, without its models.
+
+    Returns the result and whether both runs have the same digest: with a task that is not timed they must.
+    """
+    from coevo.evolve.session import replaying
+
+    with replaying(Path(run), Path(out), pool=pool) as (session, digest):
+        result = session.go(observer)
+        return result, session.run.digest() == digest
+
+
+def compare(
+    task: Task | str | Path,
+    *,
+    strategies: Sequence[StrategyName] = ("evolve", "independent", "sequential", "best_of_n", "hill_climb"),
+    seeds: Sequence[int] = (0, 1, 2),
+    models: Sequence[str] = (),
+    budget: Budget | str = DEFAULT_BUDGET,
+    out: str | Path,
+    config: SearchConfig | Mapping[str, Any] | None = None,
+    sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - frozen
+    pool: str = "local",
+) -> Comparison:
+    """Strategies side by side at equal budget, medians over seeds of hidden results, with the task's no-LLM baseline.
+
+    Each strategy and seed is a run of its own under `out`; calling again goes on where an interrupted comparison stopped.
+    """
+    from coevo.evolve.session import comparing
+
+    found = task if isinstance(task, Task) else load_task(task)
+    search = config if isinstance(config, SearchConfig) else parse(SearchConfig, config or {}, where="search config")
+    setup = Setup.of(found, models=tuple(models), search=search, sandbox=sandbox, pool=pool)
+    limits = parse_budget(budget) if isinstance(budget, str) else budget
+    return comparing(setup, found, strategies, seeds, limits, Path(out))
