@@ -118,7 +118,7 @@ def compare(
 
     Each strategy and seed is a run of its own under `out`; calling again goes on where an interrupted comparison stopped.
     """
-    from coevo.evolve.session import comparing
+    from coevo.evolve.session import Setup, comparing
 
     found = task if isinstance(task, Task) else load_task(task)
     search = config if isinstance(config, SearchConfig) else parse(SearchConfig, config or {}, where="search config")

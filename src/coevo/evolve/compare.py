@@ -100,10 +100,12 @@ def compare(
     config: SearchConfig | None = None,
     models: Ensemble | None = None,
     observer: Callable[[str, int], Observer | None] | None = None,
+    run_config: Callable[[SearchConfig], dict[str, Any]] | None = None,
 ) -> Comparison:
     """Run every strategy on every seed under `folder` and tabulate what hidden tests say.
 
-    `config` gives all settings but strategy, seed and verification. `observer(arm, seed)` may give an observer per run.
+    `config` gives all settings but strategy, seed and verification. `observer(arm, seed)` may give an observer per run,
+    `run_config` what each run keeps as its config (by default the task's name and the search's settings).
     Raises `ConfigError` for an unlimited budget (the arms would not be at equal cost) or repeated strategies or seeds,
     and what `search` raises; a run that ends because its model is down raises `InfrastructureError`.
     """
@@ -125,7 +127,10 @@ def compare(
             )
             watch = observer(name, seed) if observer else None
             path = folder / f"{name}-{seed}"
-            arms.append(_trial(name, seed, path, _searched(task, path, settings, budget, pool, models, watch)))
+            kept = (
+                run_config(settings) if run_config else {"task": task.name, "search": settings.model_dump(mode="json")}
+            )
+            arms.append(_trial(name, seed, path, _searched(task, path, settings, kept, budget, pool, models, watch)))
         trials += arms
         if task.baseline is not None:
             trials.append(_baseline(task, pool, seed, max(trial.cpu_s for trial in arms)))
@@ -138,6 +143,7 @@ def _searched(
     task: Task,
     path: Path,
     config: SearchConfig,
+    kept: dict[str, Any],
     budget: Budget,
     pool: Pool,
     models: Ensemble | None,
@@ -146,9 +152,7 @@ def _searched(
     if (path / "run.db").exists():
         run = Run.open(path, write=True, budget=budget)
     else:
-        run = Run.create(
-            path, kind="evolve", config={"task": task.name, "search": config.model_dump(mode="json")}, budget=budget
-        )
+        run = Run.create(path, kind="evolve", config=kept, budget=budget)
     with run:
         result = search(task, run, pool=pool, config=config, models=models, observer=observer)
     if result.stop in (Stop.MODEL_DOWN, Stop.MACHINE):

@@ -6,11 +6,12 @@ to go on (`resume`) or to go through it again without a model (`replay`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -18,10 +19,11 @@ from coevo.config import Config, parse
 from coevo.errors import ConfigError, StoreError
 from coevo.evaluate.judge import Judge
 from coevo.evaluate.pool import Pool, open_pool
+from coevo.evolve.compare import Comparison, compare
 from coevo.evolve.prompt import TaskView, build_messages
 from coevo.evolve.result import Observer, SearchResult
 from coevo.evolve.search import search
-from coevo.evolve.settings import SearchConfig
+from coevo.evolve.settings import SearchConfig, StrategyName
 from coevo.evolve.types import Attempt, Context, Edit
 from coevo.models import open_models, parse_spec
 from coevo.models.budgeting import Plan, plan, worst_prompt_tokens
@@ -201,3 +203,36 @@ def _models(setup: Setup) -> Iterator[Ensemble | None]:
         yield opened
     finally:
         opened.close()
+
+
+def comparing(
+    setup: Setup,
+    task: Task,
+    strategies: Sequence[StrategyName],
+    seeds: Sequence[int],
+    budget: Budget,
+    out: Path,
+    observer: Callable[[str, int], Observer | None] | None = None,
+) -> Comparison:
+    """`compare` with the pool and the models of a setup; every run it makes can be resumed by itself."""
+
+    with _models(setup) as models, judges(task, setup.pool, setup.sandbox) as pool:
+        if models is not None:
+            preflight(task, models, setup.search, budget)
+            setup = setup.model_copy(update={"met": _met(models)})
+
+        def config_of(search: SearchConfig) -> dict[str, Any]:
+            return setup.model_copy(update={"search": search}).model_dump(mode="json")
+
+        return compare(
+            task,
+            strategies=strategies,
+            budget=budget,
+            seeds=seeds,
+            pool=pool,
+            folder=out,
+            config=setup.search,
+            models=models,
+            observer=observer,
+            run_config=config_of,
+        )

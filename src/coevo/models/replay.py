@@ -24,10 +24,13 @@ class ReplayModel:
     batch = 1
     billable = False
     priced = True
-    context = None
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "", max_tokens: int | None = None, context: int | None = None) -> None:
+        """The rest is what the recorded model was called and what bounded its prompts, where a caller knows."""
         self._folder = folder
+        self._name = name or f"replay:{folder.name}"
+        self._max_tokens = max_tokens or Sampling().max_tokens
+        self.context = context
         self._run = Run.open(folder, write=False)
         self._lock = threading.Lock()
 
@@ -37,11 +40,11 @@ class ReplayModel:
 
     @property
     def name(self) -> str:
-        return f"replay:{self._folder.name}"
+        return self._name
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling()
+        return Sampling(max_tokens=self._max_tokens)
 
     def count_tokens(self, text: str) -> int:
         return estimate_tokens(text)
