@@ -1,6 +1,6 @@
 """Running untrusted code: `open_sandbox(config, preload=..., workers=...)`, then `run(job)`."""
 
-from coevo.sandbox.ladder import open_sandbox
+from coevo.sandbox.ladder import open_sandbox, probe
 from coevo.sandbox.types import (
     Call,
     CallResult,
@@ -28,4 +28,5 @@ __all__ = [
     "Status",
     "Wall",
     "open_sandbox",
+    "probe",
 ]

@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import json
-import os
+import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from types import TracebackType
 
-from coevo.errors import SandboxError, UsageError
+from coevo.errors import SandboxError, UsageError, WallsError
 from coevo.sandbox import report
 from coevo.sandbox.codec import CodecError, encode
 from coevo.sandbox.inside.wire import HEADER
-from coevo.sandbox.types import Execution, Job, Level, Preload
+from coevo.sandbox.spawn import spawn
+from coevo.sandbox.types import Execution, Job, Level, Preload, Status
 
-ZYGOTE = Path(__file__).parent / "inside" / "zygote.py"
 START_S = 60.0
+ATTEMPTS = 2
+"""How often a job is tried when the sandbox itself fails."""
+END_S = 5.0
 GRACE_S = 15.0
 """How long past a job's wall limit a worker may take to report before it counts as dead."""
-_PACKAGES = {Preload.STDLIB: (), Preload.NUMPY: ("numpy",), Preload.NUMPY_SCIPY: ("numpy", "scipy")}
-_ENVIRONMENT = {
-    "PATH": "/usr/bin:/bin",
-    "HOME": "/tmp",
-    "LANG": "C.UTF-8",
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
 
 
 class WorkerDied(Exception):
@@ -44,19 +32,10 @@ class WorkerDied(Exception):
 class Worker:
     """One warm process behind walls. Not thread-safe; one job at a time."""
 
-    def __init__(self, level: Level, preload: Preload) -> None:
-        settings = {
-            "level": str(level),
-            "parent": os.getpid(),
-            "packages": package_folders(preload),
-            "host_uid": _host_id(os.geteuid()),
-            "host_gid": _host_id(os.getegid()),
-        }
+    def __init__(self, level: Level | str, preload: Preload, disk_mb: int = 16) -> None:
         self._socket, theirs = socket.socketpair()
-        try:
-            self._process = _spawn(settings, theirs)
-        finally:
-            theirs.close()
+        with theirs:
+            self._process, self._scratch = spawn(level, preload, theirs, disk_mb)
         self._socket.settimeout(START_S)
         try:
             if self._socket.recv(5, socket.MSG_WAITALL) != b"ready":
@@ -76,12 +55,23 @@ class Worker:
         except (OSError, report.Garbled) as e:
             raise WorkerDied(str(e)) from e
 
+    def hang_up(self) -> None:
+        """Make it end, with everything in it, also while a job runs. Does not wait."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
+        """Hang up, and wait until nothing is left."""
+        self.hang_up()
         self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)  # it cleans up on its own
         self._process.kill()
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
+        if self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _last_words(self) -> str:
         self._process.kill()
@@ -91,42 +81,10 @@ class Worker:
         return lines[-1] if lines else ""
 
 
-def _spawn(settings: dict[str, object], control: socket.socket) -> subprocess.Popen[bytes]:
-    # The child closes everything but 0, 1, 2; its control socket arrives as standard input and moves to its place there.
-    executable = getattr(sys, "_base_executable", sys.executable) or sys.executable
-    return subprocess.Popen(
-        [os.path.realpath(executable), "-s", "-P", "-S", "-X", "utf8", str(ZYGOTE), json.dumps(settings)],
-        stdin=control,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=_ENVIRONMENT,
-        cwd="/",
-        close_fds=True,
-        start_new_session=True,
-    )
-
-
-def _host_id(own: int) -> int:
-    """The id a worker has outside: one's own, but never 0, whose processes the kernel does not count."""
-    return own or 61_000 + os.getpid() % 4_000
-
-
-def package_folders(preload: Preload) -> list[str]:
-    """The folders a preload set shows: the packages and their bundled libraries."""
-    folders: list[str] = []
-    for name in _PACKAGES[preload]:
-        spec = importlib.util.find_spec(name)
-        if spec is None or not spec.submodule_search_locations:
-            raise UsageError(f"preload set {str(preload)!r} needs {name}, which is not installed: pip install {name}")
-        folder = os.path.realpath(next(iter(spec.submodule_search_locations)))
-        folders += [path for path in (folder, folder + ".libs") if os.path.isdir(path)]
-    return folders
-
-
 class LocalSandbox:
     """Workers of one rung, by preload set. `run` is thread-safe: as many jobs at a time as there are `workers`."""
 
-    def __init__(self, level: Level, *, preload: Preload, workers: int) -> None:
+    def __init__(self, level: Level, *, preload: Preload = Preload.STDLIB, workers: int = 1) -> None:
         if workers < 1:
             raise UsageError(f"a sandbox needs at least one worker, not {workers}")
         self._level = level
@@ -142,28 +100,44 @@ class LocalSandbox:
         return self._level
 
     def run(self, job: Job) -> Execution:
-        """Execute a job. Raises `UsageError` for a job that cannot be sent; never for what a candidate does."""
+        """Execute a job. Raises `UsageError` for a job that cannot be run here; never for what a candidate does."""
+        if job.limits.processes and self._level is Level.LANDLOCK:
+            raise WallsError(
+                "child processes (limits.processes > 0) need level 'namespaces' or 'bubblewrap', not 'landlock'"
+            )
         header, payload = pack(job)
+        why = ""
         with self._slots:
-            for attempt in (1, 2):
-                worker = self._take(job.preload)
+            for _ in range(ATTEMPTS):
+                try:
+                    worker = self._take(job)
+                except SandboxError as e:
+                    if self._closed:
+                        raise
+                    why = str(e)
+                    continue
                 try:
                     raw = worker.run(header, payload, job.limits.wall)
+                    execution = report.interpret(job, raw)
                 except WorkerDied as e:
                     self._discard(worker)
-                    if attempt == 2:
-                        return report.lost(job, f"the sandbox worker died twice: {e}")
+                    why = str(e)
                     continue
-                execution = report.interpret(job, raw)
-                self._put_back(job.preload, worker)
-                return execution
-        raise AssertionError("unreachable")
+                if execution.status is not Status.INFRASTRUCTURE:
+                    self._put_back(job.preload, worker)
+                    return execution
+                self._discard(worker)
+                why = execution.error
+        return report.lost(job, why)
 
     def close(self) -> None:
+        """End every worker, and what runs in them. A job in flight on another thread ends as `SandboxError`."""
         with self._lock:
             self._closed = True
             workers = list(self._all)
             self._all.clear()
+        for worker in workers:
+            worker.hang_up()
         for worker in workers:
             worker.close()
 
@@ -175,14 +149,17 @@ class LocalSandbox:
     ) -> None:
         self.close()
 
-    def _take(self, preload: Preload) -> Worker:
-        with self._lock:
-            if self._idle[preload]:
-                return self._idle[preload].pop()
-        return self._start(preload)
+    def _take(self, job: Job) -> Worker:
+        if self._level is not Level.BUBBLEWRAP:
+            with self._lock:
+                if self._idle[job.preload]:
+                    return self._idle[job.preload].pop()
+        return self._start(job.preload, job.limits.disk_mb)
 
-    def _start(self, preload: Preload) -> Worker:
-        worker = Worker(self._level, preload)
+    def _start(self, preload: Preload, disk_mb: int = 16) -> Worker:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
+        worker = Worker(self._level, preload, disk_mb)
         with self._lock:
             closed = self._closed
             if not closed:
@@ -193,14 +170,17 @@ class LocalSandbox:
         return worker
 
     def _put_back(self, preload: Preload, worker: Worker) -> None:
+        """Keep a worker for the next job; but a bubblewrap container serves only one."""
         with self._lock:
-            self._idle[preload].append(worker)
+            if self._level is not Level.BUBBLEWRAP and not self._closed:
+                self._idle[preload].append(worker)
+                return
+        self._discard(worker)
 
     def _discard(self, worker: Worker) -> None:
         with self._lock:
             self._all.discard(worker)
-        with contextlib.suppress(OSError):
-            worker.close()
+        worker.close()
 
 
 def pack(job: Job) -> tuple[bytes, bytes]:

@@ -56,7 +56,7 @@ def read(control: socket.socket, deadline: float) -> Raw:
             if len(data) < end:
                 break
             if stream == wire.REPORT:
-                reason, status, cpu_s, wall_s, _, peak = wire.REPORT_BODY.unpack_from(data, at + wire.CHUNK.size)
+                reason, status, cpu_s, wall_s, peak = wire.REPORT_BODY.unpack_from(data, at + wire.CHUNK.size)
                 return Raw(reason, status, cpu_s, wall_s, peak, streams)
             streams[stream] += data[at + wire.CHUNK.size : end]
             at = end

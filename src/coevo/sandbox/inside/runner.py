@@ -57,24 +57,36 @@ class Answers:
         self.send(ANSWER, payload)
 
 
-def run(payload: bytes, answers: Answers) -> NoReturn:
-    """Do the job and end the process."""
-    job = decode(payload)
-    _seed(job["seed"])
-    for name, text in job["files"]:
+class Job:
+    """What to run, its files already laid out in the current folder."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        here = os.getcwd()
+        self.path = os.path.join(here, fields["main"])
+        self.files = frozenset(os.path.join(here, name) for name, _ in fields["files"])
+        self.entry: str | None = fields["entry"]
+        self.calls: list[bytes] = fields["calls"]
+        self.argv: list[str] = fields["argv"]
+        self.seed: int = fields["seed"]
+
+
+def unpack(payload: bytes) -> Job:
+    """Read a job and write its files."""
+    fields = decode(payload)
+    for name, text in fields["files"]:
         folder = os.path.dirname(name)
         if folder:
             os.makedirs(folder, exist_ok=True)
-        with open(name, "w", encoding="utf-8", errors="surrogatepass", newline="") as file:
-            file.write(text)
-    here = os.getcwd()
-    sys.path.insert(0, os.path.join(here, os.path.dirname(job["main"])).rstrip("/"))
-    path = os.path.join(here, job["main"])
-    files = frozenset(os.path.join(here, name) for name, _ in job["files"])
-    if job["entry"] is None:
-        code = _run_script(path, job["argv"], answers, files)
-    else:
-        code = _run_calls(path, job["entry"], job["calls"], answers, files)
+        with open(name, "wb") as file:
+            file.write(text.encode("utf-8", "surrogatepass"))
+    return Job(fields)
+
+
+def run(job: Job, answers: Answers) -> NoReturn:
+    """Do the job and end the process."""
+    _seed(job.seed)
+    sys.path.insert(0, os.path.dirname(job.path))
+    code = _run_script(job, answers) if job.entry is None else _run_calls(job, job.entry, answers)
     _flush()
     answers.send(DONE)
     os._exit(code)
@@ -90,7 +102,7 @@ def _seed(seed: int) -> None:
 def _load(path: str, name: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__file__ = path
-    module.__builtins__ = __builtins__
+    module.__dict__["__builtins__"] = __builtins__
     sys.modules[name] = module
     with open(path, "rb") as file:
         source = file.read()
@@ -98,22 +110,22 @@ def _load(path: str, name: str) -> types.ModuleType:
     return module
 
 
-def _run_calls(path: str, entry: str, calls: list[bytes], answers: Answers, files: frozenset[str]) -> int:
-    sys.argv = [path]
+def _run_calls(job: Job, entry: str, answers: Answers) -> int:
+    sys.argv = [job.path]
     try:
-        module = _load(path, os.path.basename(path).removesuffix(".py"))
+        module = _load(job.path, os.path.basename(job.path).removesuffix(".py"))
         function = module.__dict__.get(entry)
         if function is None:
             raise NameError(f"the program defines no {entry!r}")
         if not callable(function):
             raise TypeError(f"{entry!r} is not a function")
     except BaseException as e:
-        answers.fault(FAULT, e, files)
+        answers.fault(FAULT, e, job.files)
         return 1
-    for raw in calls:
+    for raw in job.calls:
         args, kwargs = decode(raw)
         answers.send(BEGUN)
-        _answer(function, args, kwargs, answers, files)
+        _answer(function, args, kwargs, answers, job.files)
     return 0
 
 
@@ -126,16 +138,16 @@ def _answer(function: Callable[..., Any], args: Any, kwargs: Any, answers: Answe
         answers.value(value)
 
 
-def _run_script(path: str, argv: list[str], answers: Answers, files: frozenset[str]) -> int:
-    sys.argv = [path, *argv]
+def _run_script(job: Job, answers: Answers) -> int:
+    sys.argv = [job.path, *job.argv]
     code = 0
     try:
-        _load(path, MAIN_MODULE)
+        _load(job.path, MAIN_MODULE)
     except SystemExit as e:
         code = _exit_code(e)
     except BaseException as e:
         code = 1
-        answers.fault(FAULT, e, files)
+        answers.fault(FAULT, e, job.files)
         _print_traceback(e)
     try:
         threading._shutdown()  # type: ignore[attr-defined]
@@ -210,10 +222,6 @@ def _flush() -> None:
 
 def open_streams() -> None:
     """Text streams on descriptors 0, 1, 2, made once per worker while those are pipes: so none is taken for seekable."""
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = open(
-        1, "w", encoding="utf-8", errors="surrogateescape", newline="\n", closefd=False
-    )  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = open(
-        2, "w", encoding="utf-8", errors="backslashreplace", newline="\n", closefd=False
-    )  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="surrogateescape", newline="\n", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", newline="\n", closefd=False)  # type: ignore[misc]  # noqa: SIM115

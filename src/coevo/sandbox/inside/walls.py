@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import glob
+import mmap
 import os
 import resource
+import signal
 import stat
 import struct
-import sys
 
+import shown
 import syscalls as sc
 
 SCRATCH = "/tmp"
-PACKAGES = "/packages"
-"""Where the preloaded packages lie in the new root."""
 USER = 1000
 """The user id a candidate sees; outside it is an id that is not 0."""
 
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _MOUNT_FLAGS = {
     os.ST_NOSUID: sc.MS_NOSUID,
     os.ST_NODEV: sc.MS_NODEV,
@@ -29,31 +28,16 @@ _MOUNT_FLAGS = {
 }
 
 
-def visible_paths() -> list[str]:
-    """Real paths of what a candidate may read: stdlib, shared libraries, interpreter, time zones."""
-    stdlib = os.path.realpath(os.path.dirname(os.__file__))
-    folders = {stdlib}
-    tag = getattr(sys.implementation, "_multiarch", "")
-    for folder in (f"/usr/lib/{tag}", f"/lib/{tag}", "/lib64", "/usr/lib64", "/usr/share/zoneinfo"):
-        if tag or not folder.endswith("/"):
-            folders.add(os.path.realpath(folder))
-    files = {os.path.realpath(sys.executable)}
-    with open("/proc/self/maps") as maps:
-        files.update(line.split(None, 5)[5].strip() for line in maps if ".so" in line and "/" in line)
-    found = sorted(path for path in folders | files if os.path.exists(path) and path not in ("/", "/usr", "/usr/lib"))
-    return [path for path in found if not any(path.startswith(other + "/") for other in found)]
-
-
 def raise_root(paths: list[str], packages: list[str]) -> None:
     """Make a read-only root that shows only `paths`, and move into it. Needs a mount namespace of one's own.
 
     Folders inside them that hold other people's packages are covered. `packages` show in `PACKAGES`. Takes on the
     mapped user between opening what is shown (which only the maker's user may be able to) and making the root.
     """
-    shown = [(_open(path), path) for path in [*paths, *_DEVICES] if os.path.exists(path)]
-    shown += [(_open(path), f"{PACKAGES}/{os.path.basename(path)}") for path in packages]
-    covered = foreign_packages(paths)
-    links = {path: os.readlink(path) for path in ("/lib", "/lib64") if os.path.islink(path)}
+    opened = [(_open(path), path) for path in [*paths, *shown.DEVICES] if os.path.exists(path)]
+    opened += [(_open(path), f"{shown.PACKAGES}/{os.path.basename(path)}") for path in packages]
+    covered = shown.foreign_packages(paths)
+    links = {path: os.readlink(path) for path in shown.LINKS if os.path.islink(path)}
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
     sc.mount(None, "/", flags=sc.MS_REC | sc.MS_PRIVATE)
@@ -61,7 +45,7 @@ def raise_root(paths: list[str], packages: list[str]) -> None:
     root = SCRATCH
     for path, target in links.items():
         os.symlink(target, root + path)
-    for source, path in shown:
+    for source, path in opened:
         _show(source, root + path)
         os.close(source)
     for path in covered:
@@ -78,16 +62,6 @@ def raise_root(paths: list[str], packages: list[str]) -> None:
 
 def _open(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
-
-
-def foreign_packages(paths: list[str]) -> list[str]:
-    """Folders of installed packages inside `paths`."""
-    found: set[str] = set()
-    for path in paths:
-        for pattern in ("", "/python*"):
-            for name in ("site-packages", "dist-packages"):
-                found.update(glob.glob(f"{path}{pattern}/{name}"))
-    return sorted(path for path in found if os.path.isdir(path))
 
 
 def _show(source: int, target: str) -> None:
@@ -120,6 +94,12 @@ _ALL_RIGHTS = (1 << 16) - 1
 _MAKE_DEVICE = (1 << 6) | (1 << 11)
 _IOCTL_DEVICE = 1 << 15
 _TCP, _SCOPES = 0b11, 0b11
+
+
+LANDLOCK_ALONE = 3
+"""From this ABI on, Landlock covers every way to change a file's content; the filter denies what it does not know."""
+LANDLOCK_SIGNALS = 6
+"""From this ABI on, it keeps signals inside."""
 
 
 def landlock_abi() -> int:
@@ -172,6 +152,63 @@ class Landlock:
             rights &= _EXECUTE | _WRITE_FILE | (1 << 2) | (1 << 14)
         sc.call("landlock_add_rule", ruleset, 1, struct.pack("<Qi", rights, where), 0)
         os.close(where)
+
+
+class AddressSpace:
+    """How much address space this process has: what a child starts from."""
+
+    def __init__(self) -> None:
+        self._page = resource.getpagesize()
+        try:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._statm = -1  # no /proc here
+
+    def size(self) -> int:
+        """In bytes."""
+        if self._statm >= 0:
+            return int(os.pread(self._statm, 64, 0).split(None, 1)[0]) * self._page
+        return self._by_trial()
+
+    def _by_trial(self) -> int:
+        """The lowest limit under which a page can still be had, by bisection."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        low, high = 0, 1 << 40
+        try:
+            while high - low > self._page:
+                middle = (low + high) // 2
+                resource.setrlimit(resource.RLIMIT_AS, (middle, hard))
+                try:
+                    mmap.mmap(-1, self._page).close()
+                    high = middle
+                except (OSError, MemoryError):
+                    low = middle
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        return high
+
+
+def become(uid: int, gid: int) -> None:
+    """Leave root behind, for good: the kernel does not count root's processes."""
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+def end_orphans(pid: int) -> None:
+    """Kill and reap what a job has left, for rungs without a pid namespace. This process is its subreaper."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            left = [int(word) for word in file.read().split()]
+        if not left:
+            return
+        for orphan in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(orphan, 0)
 
 
 def limit(kind: int, soft: int, hard: int | None = None) -> None:

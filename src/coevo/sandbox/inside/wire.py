@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 HEADER = struct.Struct("<QddQQQQI")
-"""Maker to worker: bytes of job, CPU s, wall s, memory bytes, cap per stream, cap of answers, scratch bytes, processes."""
+"""Maker to worker: a `Header`; then the job."""
+
+
+class Header(NamedTuple):
+    """The limits of a job: bytes of its payload; seconds; bytes; how many child processes."""
+
+    size: int
+    cpu_s: float
+    wall_s: float
+    memory: int
+    stream_cap: int
+    answer_cap: int
+    scratch: int
+    processes: int
+
+
 CHUNK = struct.Struct("<II")
 """Worker to maker: stream, length; then the bytes."""
 STDOUT, STDERR, ANSWERS, REPORT = 1, 2, 3, 9
-REPORT_BODY = struct.Struct("<IidddQ")
-"""Worker to maker, in the last chunk: reason, wait status, CPU s, wall s, CPU s of hidden children, peak KiB."""
+REPORT_BODY = struct.Struct("<IiddQ")
+"""Worker to maker, in the last chunk: reason, wait status, CPU s, wall s, peak KiB."""
 RAN, OVER_CPU, OVER_WALL, OVER_OUTPUT = range(4)
 
 FRAME = struct.Struct("<BI")
