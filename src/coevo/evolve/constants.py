@@ -133,11 +133,9 @@ def _literal(source: Source, place: Place) -> Number | None:
 
 def _in_index(place: Place) -> bool:
     at: Place | None = place
-    while at is not None and isinstance(at.node, (ast.expr, ast.Slice)):
+    while at is not None and isinstance(at.node, ast.expr) and not isinstance(at.node, ast.Call):
         if at.field == "slice":
             return True
-        if isinstance(at.node, ast.Call):
-            return False
         at = at.parent
     return False
 
