@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,8 @@ def export(run: Run, table: str, path: str | Path, *, format: str | None = None)
     except OSError as e:
         raise StoreError(f"cannot write {path}: {e.strerror or e}. The run itself is untouched") from e
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return count
 
 

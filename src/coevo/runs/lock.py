@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from coevo.errors import RunLocked
@@ -36,8 +37,9 @@ class WriterLock:
                     "reading (status, export) works meanwhile"
                 ) from None
         text = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, text.encode(), 0)
+        with suppress(OSError):  # The lock holds even where a full disk keeps us from saying whose it is.
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, text.encode(), 0)
 
     def release(self) -> None:
         """Give the lock back. May be called more than once."""

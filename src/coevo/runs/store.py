@@ -262,7 +262,7 @@ class Run:
         found = self._rows("SELECT id, main, files FROM programs WHERE id = ?", (program_id,))
         if not found:
             raise StoreError(f"run {self.path} holds no program {program_id!r}")
-        return _program(*found[0])
+        return self._program(*found[0])
 
     def has_program(self, program_id: str) -> bool:
         return bool(self._rows("SELECT 1 FROM programs WHERE id = ?", (program_id,)))
@@ -270,7 +270,7 @@ class Run:
     def programs(self) -> Iterator[Program]:
         """All programs in the order in which they were first kept."""
         for row in self.pages("SELECT row, id, main, files FROM programs"):
-            yield _program(*row[1:])
+            yield self._program(*row[1:])
 
     def evaluation(self, program_id: str, *, split: str, seed: int) -> dict[str, Any] | None:
         """What `put_evaluation` kept, or None."""
@@ -335,8 +335,26 @@ class Run:
             except (sqlite3.Error, OSError) as e:
                 raise folder.trouble(self.path, e, "reading") from e
 
+    def _program(self, program_id: str, main: str, files: bytes) -> Program:
+        try:
+            content = loads(zlib.decompress(files).decode())
+        except (zlib.error, ValueError) as e:
+            raise StoreError(
+                f"run {self.path}: the source of program {program_id!r} is damaged ({e}). The rest can still be read"
+            ) from e
+        program = Program(tuple((name, text) for name, text in content), main)
+        program.__dict__["id"] = (
+            program_id  # The stored id was this text's; hashing it again costs more than reading it.
+        )
+        return program
+
     def _put(self, sql: str, row: tuple[Any, ...]) -> bool:
-        return self._connection.execute(sql, row).rowcount > 0
+        try:
+            return self._connection.execute(sql, row).rowcount > 0
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"cannot store under the name {row[0]!r}: it holds a lone surrogate; use valid text"
+            ) from None
 
     def _append(self, kind: str, payload: Mapping[str, Any], step: int | None) -> int:
         text = dumps(payload)
@@ -446,9 +464,3 @@ class Transaction:
 def _event(row: tuple[Any, ...]) -> Event:
     event_id, ts, step, kind, payload = row
     return Event(event_id, ts, step, kind, loads(payload))
-
-
-def _program(program_id: str, main: str, files: bytes) -> Program:
-    program = Program(tuple((name, text) for name, text in loads(zlib.decompress(files).decode())), main)
-    program.__dict__["id"] = program_id  # The stored id was this text's; hashing it again costs more than reading it.
-    return program
