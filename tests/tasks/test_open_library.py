@@ -84,7 +84,6 @@ def test_start_is_valid_improvable_and_repeatable(name: str) -> None:
     else:
         assert hidden.score != first.score  # other draws
     assert first.fitness is not None and 0 < first.fitness < 0.99
-    assert first.cpu_s < task.config.limits.cpu_s / 4
 
 
 @pytest.mark.parametrize("name", STARTS)
