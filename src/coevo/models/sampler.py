@@ -98,6 +98,8 @@ def draw(logits: torch.Tensor, prompts: Sequence[Prompt], uniforms: Sequence[flo
 
     scale = [prompt.temperature if prompt.temperature > 0 else 1.0 for prompt in prompts]
     logp = torch.log_softmax(logits.float() / torch.tensor(scale, device=logits.device)[:, None], dim=-1)
+    if not bool(torch.isfinite(logp.amax(dim=-1)).all()):
+        raise ValueError("the model's logits are not numbers (NaN or infinite); try dtype=float32")
     probabilities = logp.exp()
     points = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None]
     tokens = _invert(probabilities, points)
@@ -108,10 +110,7 @@ def draw(logits: torch.Tensor, prompts: Sequence[Prompt], uniforms: Sequence[flo
     if cut:
         mass = torch.tensor([prompts[i].top_p for i in cut], dtype=torch.float64, device=logits.device)[:, None]
         tokens[cut] = _nucleus(probabilities[cut], mass, points[cut])
-    chosen = logp.gather(1, tokens[:, None])[:, 0].tolist()
-    if any(value != value for value in chosen):
-        raise ValueError("the model's logits are not numbers (NaN); try dtype=float32")
-    return tokens.tolist(), chosen
+    return tokens.tolist(), logp.gather(1, tokens[:, None])[:, 0].tolist()
 
 
 def _invert(probabilities: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
