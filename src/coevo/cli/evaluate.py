@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coevo.cli import output
+
+if TYPE_CHECKING:
+    from coevo.evaluate.types import Evaluation
+    from coevo.tasks.types import Split
 
 
 def evaluate(
@@ -24,7 +28,8 @@ def evaluate(
     from coevo import api
     from coevo.errors import pick
 
-    splits = pick(split, {"public": ("public",), "hidden": ("hidden",), "both": ("public", "hidden")}, kind="split")
+    known: dict[str, tuple[Split, ...]] = {"public": ("public",), "hidden": ("hidden",), "both": ("public", "hidden")}
+    splits = pick(split, known, kind="split")
     found = api.load_task(task)
     results = [api.evaluate(found, program, split=name, seed=seed) for name in splits]
     if json:
@@ -36,7 +41,7 @@ def evaluate(
         raise typer.Exit(1)
 
 
-def _print(result) -> None:
+def _print(result: Evaluation) -> None:
     failed = [test for test in result.tests if not test.passed]
     print(
         f"\n{result.split} tests of {result.task}: {result.outcome}"

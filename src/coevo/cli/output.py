@@ -32,7 +32,8 @@ def plain(value: Any) -> Any:
         return value.decode("utf-8", "replace")
     if isinstance(value, Path):
         return str(value)
-    return plain(value.tolist()) if hasattr(value, "tolist") else repr(value)
+    tolist = getattr(value, "tolist", None)
+    return plain(tolist()) if tolist is not None else repr(value)
 
 
 def print_json(value: Any) -> None:

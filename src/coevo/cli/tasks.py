@@ -25,16 +25,16 @@ def list_(
         from coevo.errors import pick
 
         pick(kind, {k.value: k for k in Kind}, kind="kind")
-    found = [load_task(name).config for name in list_tasks()]
+    found = [(name, load_task(name).config) for name in list_tasks()]
     rows = [
         (
-            c.name,
+            name,
             c.kind.value,
             c.direction if c.kind is Kind.OPEN else "",
             c.title,
             c.best_known.value if c.best_known else None,
         )
-        for c in found
+        for name, c in found
         if kind is None or c.kind.value == kind
     ]
     if json:

@@ -1,0 +1,27 @@
+"""`coevo resume RUN`: go on where a run stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    budget: Annotated[str | None, typer.Option(help="New bounds of the whole run; what was spent stays spent.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Judging processes. Does not change results.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Go on with a run: stored replies and evaluations are used again, only what was in flight is done again."""
+    from coevo.cli.evolve import see_through
+    from coevo.evolve.session import resume as opened
+    from coevo.runs import parse_budget
+
+    limits = parse_budget(budget) if budget else None
+    with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
+        if not json:
+            done = session.run.counts()["programs"]
+            print(f"{run}: {done} programs so far; budget: {session.run.ledger.budget or 'unlimited'}")
+        see_through(session, json=json)
