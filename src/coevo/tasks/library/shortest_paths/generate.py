@@ -1,4 +1,4 @@
-"""`size` places with about four roads each: random, or a long line with short cuts; some places cannot be reached."""
+"""`size` places with up to four roads each: random, or a long line with short cuts; some places cannot be reached."""
 
 from itertools import pairwise
 
@@ -9,13 +9,13 @@ def generate(size, rng):
     if rng.random() < 0.5:
         order = list(range(size))
         rng.shuffle(order)
-        roads += [[a, b, rng.randint(0, longest)] for a, b in pairwise(order)]
+        roads += pairwise(order)
         source = order[0]
         shortcuts = 3 * size
     else:
         source = rng.randrange(size)
-        shortcuts = rng.choice([size, 4 * size])
-    for _ in range(shortcuts):
-        roads.append([rng.randrange(size), rng.randrange(size), rng.randint(0, longest)])
+        shortcuts = rng.choice([size, 4 * size]) if size <= 200 else 4 * size
+    roads += [(rng.randrange(size), rng.randrange(size)) for _ in range(shortcuts)]
     rng.shuffle(roads)
-    return size, roads, source
+    lengths = [rng.randint(0, longest) for _ in roads]
+    return size, [start for start, _ in roads], [end for _, end in roads], lengths, source

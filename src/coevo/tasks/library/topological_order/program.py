@@ -1,6 +1,6 @@
-def order(count, before):
+def order(count, earlier, later):
     needs = {job: set() for job in range(count)}
-    for a, b in before:
+    for a, b in zip(earlier, later, strict=True):
         needs[b].add(a)
     done = []
     while len(done) < count:

@@ -1,12 +1,12 @@
-def order(count, before):
-    later = [[] for _ in range(count)]
+def order(count, earlier, later):
+    after = [[] for _ in range(count)]
     waits = [0] * count
-    for a, b in before:
-        later[a].append(b)
+    for a, b in zip(earlier, later, strict=True):
+        after[a].append(b)
         waits[b] += 1
     done = [job for job in range(count) if not waits[job]]
     for job in done:
-        for other in later[job]:
+        for other in after[job]:
             waits[other] -= 1
             if not waits[other]:
                 done.append(other)

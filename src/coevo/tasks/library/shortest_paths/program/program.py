@@ -1,8 +1,8 @@
 from graph import Graph
 
 
-def distances(count, roads, source):
-    graph = Graph(count, roads)
+def distances(count, starts, ends, lengths, source):
+    graph = Graph(count, starts, ends, lengths)
     best = {source: 0}
     changed = True
     while changed:

