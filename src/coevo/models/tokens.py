@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from coevo.models.types import Message
 
-_PIECE = re.compile(
-    r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]+)|(?P<space>[^\S\n]+)|(?P<newline>\n+)|(?P<mark>[!-/:-@\[-`{-~])"
-)
+_PIECE = re.compile(r"[A-Za-z]{1,3}|[0-9]|[^\S\n]{1,4}|\n{1,2}|[!-/:-@\[-`{-~]")
+"""What counts as one token."""
 
 MESSAGE_OVERHEAD = 8
 """Tokens of role and separators around one message, at most, in the chat templates in use."""
@@ -23,23 +22,8 @@ def estimate_tokens(text: str) -> int:
 
     On 150 files of Python's standard library it is 1.0 to 2.3 times (median 1.9) the count of a vocabulary of 49,152, and larger
     vocabularies need fewer tokens. Long random strings (base64) can take half as many again as it says."""
-    total, covered = 0, 0
-    for match in _PIECE.finditer(text):
-        size = match.end() - match.start()
-        covered += size
-        kind = match.lastgroup
-        if kind == "word":
-            total += (size + 2) // 3
-        elif kind == "newline":
-            total += (size + 1) // 2
-        elif kind == "space":
-            total += (size + 3) // 4
-        else:
-            total += size
-    if covered < len(text):
-        rest = _PIECE.sub("", text)
-        total += len(rest.encode("utf-8", "surrogatepass"))
-    return total
+    rest, pieces = _PIECE.subn("", text)
+    return pieces + len(rest.encode("utf-8", "surrogatepass"))
 
 
 def chat_tokens(count: Callable[[str], int], messages: Sequence[Message]) -> int:
