@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from coevo.evolve.blocks import editable
 from coevo.evolve.edits import apply_diff, apply_rewrite
+from coevo.evolve.syntax import fault
 from coevo.evolve.types import Rejection
 from coevo.programs import Program
 from tests.evolve.samples import PROGRAMS, outside
@@ -54,8 +55,7 @@ PIECES = (
         "I'm sorry\n",
     ),
 )
-LINES = tuple(sorted({line for program in PROGRAMS.values() for line in program.source.splitlines(True)}))
-replies = st.lists(st.sampled_from(PIECES) | st.sampled_from(LINES) | st.text(max_size=5), max_size=25).map("".join)
+replies = st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25).map("".join)
 parents = st.sampled_from(sorted(PROGRAMS)).map(PROGRAMS.__getitem__)
 
 
@@ -71,14 +71,61 @@ def check(proposal, parent):
     assert dict(proposal.program.files).keys() == dict(parent.files).keys()
     for name, text in proposal.program.files:
         text.encode()
-        if name.endswith(".py"):
-            compile(text, name, "exec")
+        assert not name.endswith(".py") or fault(text) is None
     assert outside(proposal.program) == outside(parent)
 
 
-@given(parents, replies)
-@settings(max_examples=400)
-def test_any_reply_gives_a_valid_child_or_a_reason(parent, reply):
+@st.composite
+def plausible(draw):
+    """A parent, and a reply such as a model might write, with a flaw here and there."""
+    parent = draw(parents)
+    name, text = draw(st.sampled_from(parent.files))
+    lines = text.splitlines()
+    rng = draw(st.randoms(use_true_random=False))
+
+    def run():
+        at = rng.randrange(len(lines))
+        shift = rng.choice(["", "", "", "  ", "\t"])
+        taken = [shift + line + rng.choice(["", "", " "]) for line in lines[at : at + rng.randint(1, 4)]]
+        return [line.strip() for line in taken] if rng.random() < 0.2 else taken
+
+    def hunk():
+        search = run()
+        new = [line.replace(*rng.choice([("2", "3"), ("n", "m"), ("+", "-"), ("x", "x")])) for line in search]
+        if rng.random() < 0.2:
+            new = run()
+        return ["<<<<<<< SEARCH", *search, "=======", *new, ">>>>>>> REPLACE"]
+
+    def fence():
+        inside = rng.choice([lines, run(), run(), hunk(), ["def f(n):", "    return n + 5"]])
+        inside = [line.replace(*rng.choice([("5", "6"), ("2", "9"), ("", "")])) for line in inside]
+        return [
+            rng.choice(["```python", "```", "~~~py", "````Python"]),
+            *inside,
+            rng.choice(["```", "```", "~~~", "````"]),
+        ]
+
+    makers = [
+        hunk,
+        hunk,
+        fence,
+        fence,
+        lambda: [f"### file: {name}"],
+        lambda: ["Some words."],
+        lambda: ["<think>", *fence(), "</think>"],
+    ]
+    out = [line for _ in range(rng.randint(1, 5)) for line in rng.choice(makers)()]
+    if rng.random() < 0.3:
+        del out[rng.randrange(len(out))]
+    if rng.random() < 0.1:
+        out.insert(rng.randrange(len(out) + 1), rng.choice(PIECES).rstrip("\n"))
+    return parent, rng.choice(["\n", "\n", "\r\n"]).join(out)
+
+
+@given(plausible() | st.tuples(parents, replies))
+@settings(max_examples=500)
+def test_any_reply_gives_a_valid_child_or_a_reason(case):
+    parent, reply = case
     check(apply_rewrite(parent, reply), parent)
     check(apply_diff(parent, reply), parent)
 

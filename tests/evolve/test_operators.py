@@ -217,6 +217,14 @@ def test_constants_round_trip(name, data):
             assert abs(after) >= 2 and after * wanted >= 0
 
 
+def test_minus_signs_belong_to_their_literal():
+    parent = Program.of("x = -(-2)\ny = - - -3.0\nz = -(w)\n")
+    assert constants(parent).vector == (2.0, -3.0)
+    child = with_constants(parent, [-7, 4.0]).program
+    assert child.source == "x = -7\ny = 4.0\nz = -(w)\n"
+    assert constants(child).skeleton == constants(parent).skeleton
+
+
 @given(names)
 def test_its_own_constants_change_nothing(name):
     proposal = with_constants(PROGRAMS[name], constants(PROGRAMS[name]).vector)

@@ -3,7 +3,7 @@
 Which literals count: decimal floats, and decimal integers other than 0, 1 and -1. Those three are structure (counters, base
 cases, signs): they are neither moved nor produced, so that a program keeps its skeleton whatever is
 put in. Structure, too: booleans, complex numbers, hexadecimal, octal and binary literals, integers beyond 10^15, and
-everything inside an index or a slice. A minus sign before a literal belongs to it.
+everything inside an index or a slice. Minus signs before a literal belong to it.
 """
 
 from __future__ import annotations
@@ -125,10 +125,13 @@ def _literal(source: Source, place: Place) -> Number | None:
             return None
     elif not math.isfinite(value):
         return None
-    above = place.parent.node if place.parent else None
-    if isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.USub) and source.is_free(source.span(above)):
-        return Number(above, -value, True)
-    return Number(node, value, False)
+    whole: ast.expr = node
+    above = place.parent
+    while above is not None and isinstance(above.node, ast.UnaryOp) and isinstance(above.node.op, ast.USub):
+        if not source.is_free(source.span(above.node)):
+            break
+        whole, value, above = above.node, -value, above.parent
+    return Number(whole, value, whole is not node)
 
 
 def _in_index(place: Place) -> bool:
@@ -167,8 +170,9 @@ def _shape(tree: ast.Module, moved: set[int]) -> str:
         item = stack.pop()
         if isinstance(item, ast.AST):
             if id(item) in moved:
-                value = item.operand.value if isinstance(item, ast.UnaryOp) else item.value  # type: ignore[attr-defined]
-                out.append("#f" if isinstance(value, float) else "#i")
+                while isinstance(item, ast.UnaryOp):
+                    item = item.operand
+                out.append("#f" if isinstance(item.value, float) else "#i")  # type: ignore[attr-defined]
                 continue
             out.append(type(item).__name__)
             stack.append(_CLOSE)

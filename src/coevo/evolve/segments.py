@@ -29,7 +29,9 @@ _SCOPES = frozenset(
         *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
     )
 )
-_CLOSED = frozenset((ast.Name, ast.Constant, ast.JoinedStr, *ast.pattern.__subclasses__()))
+_CLOSED = frozenset(
+    (ast.Name, ast.Constant, ast.JoinedStr, getattr(ast, "TemplateStr", ast.JoinedStr), *ast.pattern.__subclasses__())
+)
 """Nodes that are not looked into."""
 _SKIPPED = frozenset({"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params", "type_comment"})
 _LINE_END = re.compile(rb"\r\n?|\n")
