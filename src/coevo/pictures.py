@@ -65,9 +65,10 @@ def picture(
     axes = figure.subplots(1, 1 + panels, squeeze=False, width_ratios=[1.35] + [1.0] * panels)[0]
     _curve(axes[0], points, label=label, better=better)
     for item, panel in zip(drawn, axes[1:], strict=False):
-        panel.set_title(item.title, fontsize=10, color=INK, loc="left")
         if draw is not None:
             draw(item.output, item.instance, panel)
+        panel.set_title("")  # A title of the task's own would stand across ours.
+        panel.set_title(item.title, fontsize=10, color=INK, loc="left")
     if title:
         figure.suptitle(title, fontsize=11, color=INK, x=0.01, ha="left")
     path.parent.mkdir(parents=True, exist_ok=True)
