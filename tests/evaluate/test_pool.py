@@ -332,6 +332,8 @@ def test_the_ray_pool(tmp_path: Path) -> None:
         assert isinstance(pool.submit(jobs.die, str(tmp_path / "always"), 99).exception(LONG), InfrastructureError)
         assert isinstance(pool.submit(jobs.sleep, 1000.0, deadline_s=0.5).exception(LONG), InfrastructureError)
         assert pool.submit(jobs.add, 1, 1).result(LONG) == 2
+    with pytest.raises(ConfigError, match="needs 4096 CPUs"):
+        open_pool("ray:4096", jobs.setup)
     with open_pool("ray:1", jobs.refused_setup) as pool, pytest.raises(WallsError, match="no wall stands"):
         pool.submit(jobs.add, 1, 1).result(LONG)
 

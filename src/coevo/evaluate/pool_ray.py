@@ -43,7 +43,11 @@ class RayPool:
                 ray.init(address=address, log_to_driver=False, include_dashboard=False if address is None else None)
             except Exception as e:
                 raise InfrastructureError(f"cannot reach Ray at {address or 'this machine'}: {e}") from e
-        self.workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        cpus = int(ray.cluster_resources().get("CPU", 0))
+        self.workers = workers or max(1, cpus)
+        if self.workers > cpus:
+            self._leave()
+            raise ConfigError(f"pool ray:{self.workers} needs {self.workers} CPUs, one per worker; this Ray has {cpus}")
         self._setup, self._deadline_s = setup, deadline_s
         self._actor = ray.remote(num_cpus=1)(_Actor)
         self._closing = threading.Event()
@@ -96,6 +100,9 @@ class RayPool:
         for actor in list(self._crew):
             self._ray.kill(actor, no_restart=True)
         self._threads.shutdown(wait=True)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._owns:
             self._ray.shutdown()
 
