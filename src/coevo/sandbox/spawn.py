@@ -93,9 +93,7 @@ def _python(inside: str, settings: dict[str, Any]) -> list[str]:
 def _start(
     command: list[str], control: socket.socket, drop_to: tuple[int, int] | None = None
 ) -> subprocess.Popen[bytes]:
-    dropped: dict[str, Any] = {}
-    if drop_to is not None and os.geteuid() == 0:
-        dropped = {"user": drop_to[0], "group": drop_to[1], "extra_groups": []}
+    uid, gid = drop_to if drop_to is not None and os.geteuid() == 0 else (None, None)
     return subprocess.Popen(
         command,
         stdin=control.fileno(),
@@ -105,7 +103,9 @@ def _start(
         cwd="/",
         close_fds=True,
         start_new_session=True,
-        **dropped,
+        user=uid,
+        group=gid,
+        extra_groups=None if uid is None else [],
     )
 
 

@@ -100,7 +100,7 @@ def become(
     except BaseException as e:
         os.write(2, f"{type(e).__name__}: {e}".encode(errors="replace"))
         os._exit(wire.SETUP_FAILED)
-    runner.run(job, answers)
+    os._exit(runner.run(job, answers))
 
 
 def _receive(control: int, size: int) -> bytes:

@@ -289,7 +289,8 @@ _scalar_ids: dict[int, frozenset[int]] = {}
 def _numpy_scalars(numpy: Any) -> frozenset[int]:
     found = _scalar_ids.get(id(numpy))
     if found is None:
-        found = frozenset(id(numpy.dtype(code).type) for code in _DTYPES)
+        types = (numpy.dtype(code) for code in numpy.typecodes["AllInteger"] + numpy.typecodes["AllFloat"] + "?")
+        found = frozenset(id(dtype.type) for dtype in types if dtype.str in _DTYPES)
         _scalar_ids[id(numpy)] = found
     return found
 

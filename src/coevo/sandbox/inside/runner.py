@@ -14,7 +14,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from codec import CodecError, TooLarge, decode, encode
 from wire import ANSWER, BEGUN, DONE, FAULT, FRAME
@@ -82,14 +82,14 @@ def unpack(payload: bytes) -> Job:
     return Job(fields)
 
 
-def run(job: Job, answers: Answers) -> NoReturn:
-    """Do the job and end the process."""
+def run(job: Job, answers: Answers) -> int:
+    """Do the job; the exit code to end with. What is buffered has been written by then."""
     _seed(job.seed)
     sys.path.insert(0, os.path.dirname(job.path))
     code = _run_script(job, answers) if job.entry is None else _run_calls(job, job.entry, answers)
     _flush()
     answers.send(DONE)
-    os._exit(code)
+    return code
 
 
 def _seed(seed: int) -> None:

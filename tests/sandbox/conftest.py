@@ -1,0 +1,86 @@
+"""A sandbox per rung, kept for the whole session; what there is to attack; and a look at what is left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coevo.errors import WallsError
+from coevo.sandbox import Call, Job, Level, Limits, Preload, SandboxConfig, open_sandbox
+from coevo.sandbox.pool import LocalSandbox
+
+ANSWER = "-".join(("the", "hidden", "answer"))
+"""In the memory of the judge; no candidate may ever see it."""
+
+
+def job(
+    source: str, *args: object, entry: str | None = "f", limits: Limits | None = None, preload: Preload = Preload.STDLIB
+) -> Job:
+    """One source, one call."""
+    calls = (Call(args),) if entry else ()
+    return Job(
+        (("program.py", source),),
+        "program.py",
+        entry,
+        calls,
+        preload=preload,
+        limits=limits or Limits(cpu_s=5, wall_s=20),
+    )
+
+
+@pytest.fixture(scope="session")
+def sandboxes() -> Iterator[Callable[[Level], LocalSandbox]]:
+    """Opens each rung once. Skips where a rung does not stand, saying which wall is missing."""
+    opened: dict[Level, LocalSandbox] = {}
+
+    def get(level: Level) -> LocalSandbox:
+        if level not in opened:
+            try:
+                opened[level] = open_sandbox(SandboxConfig(level=level))
+            except WallsError as e:
+                pytest.skip(f"this machine has no {level}: {e}")
+        return opened[level]
+
+    yield get
+    for sandbox in opened.values():
+        sandbox.close()
+
+
+@pytest.fixture
+def best(sandboxes: Callable[[Level], LocalSandbox]) -> LocalSandbox:
+    """The namespaces rung."""
+    return sandboxes(Level.NAMESPACES)
+
+
+@pytest.fixture(scope="session")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+    """A secret that everybody on the host may read, a folder everybody may write, two sockets that listen."""
+    folder = tmp_path_factory.mktemp("judge")
+    for parent in (folder, *folder.parents):
+        if parent != Path("/tmp") and parent.is_relative_to("/tmp"):
+            parent.chmod(0o777)
+    secret = folder / "hidden_tests.jsonl"
+    secret.write_text(ANSWER)
+    secret.chmod(0o666)
+    os.environ["SECRET_API_KEY"] = ANSWER
+    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+        name = f"coevo-test-{os.getpid()}"
+        unix.bind("\0" + name)
+        unix.listen()
+        yield {
+            "secret": str(secret),
+            "folder": str(folder),
+            "port": tcp.getsockname()[1],
+            "abstract": name,
+            "pid": os.getpid(),
+            "source": str(Path(__file__).resolve()),
+            "packages": [sysconfig.get_paths()["purelib"], str(Path(__file__).resolve().parents[2] / "src")],
+        }
+    del os.environ["SECRET_API_KEY"]
+    assert secret.read_text() == ANSWER
+    assert os.listdir(folder) == ["hidden_tests.jsonl"]
