@@ -27,7 +27,9 @@ def replay(
 
     target = out or free_folder(f"{run.name}-replay")
     with replaying(run, target, pool=f"local:{workers}" if workers else None) as (session, digest):
-        with watching(f"replay of {run}", by_score=session.task.config.direction == "min", quiet=json) as observer:
+        with watching(
+            f"replay of {run}", by_score=session.task.kind.value in ("open", "openevolve"), quiet=json
+        ) as observer:
             result = session.go(observer)
         again = session.run.digest()
         facts = {**facts_of(session.run, session.task, result), "run": target, "digest": again, "same": again == digest}
