@@ -91,6 +91,24 @@ def enclosed(node: ast.AST, text: str) -> str:
     return text if isinstance(node, _ATOMS) else f"({text})"
 
 
+def stands_alone(source: Source, place: Place) -> bool:
+    """Whether an expression at a place needs no parentheses of its own: it has some, or is all of a statement's value."""
+    low, high = source.span(place.node)
+    wrapped = source.data[low - 1 : low] == b"(" and source.data[high : high + 1] == b")"
+    return wrapped or (
+        place.parent is not None and isinstance(place.parent.node, (ast.Assign, ast.AugAssign, ast.Return))
+    )
+
+
+def seated(source: Source, place: Place, node: ast.AST, text: str) -> list[Patch]:
+    """Put the text of an expression at a place, in parentheses only where they are needed; nothing for the same text."""
+    low, high = source.span(place.node)
+    if text == source.read((low, high)):
+        return []
+    bare = stands_alone(source, place) and not isinstance(node, ast.Tuple) and "\n" not in text
+    return [(low, high, text if bare else enclosed(node, text))]
+
+
 # Changes to numbers and operators
 
 
@@ -175,7 +193,6 @@ def _replace(source: Source, rng: random.Random) -> list[Patch]:
     place = draw(source.places, rng, is_value)
     if place is None:
         return []
-    low, high = source.span(place.node)
 
     def donor(other: Place) -> bool:
         return other is not place and other.scope == place.scope and is_value(other)
@@ -184,9 +201,7 @@ def _replace(source: Source, rng: random.Random) -> list[Patch]:
     if other is None:
         return []
     text = source.of(other.node)
-    if "\n" in text or len(text) > 200:
-        return []
-    return [(low, high, enclosed(other.node, text))]
+    return [] if "\n" in text or len(text) > 200 else seated(source, place, other.node, text)
 
 
 def _exchange(source: Source, rng: random.Random) -> list[Patch]:
@@ -201,14 +216,15 @@ def _exchange(source: Source, rng: random.Random) -> list[Patch]:
         return []
     node = place.node
     if isinstance(node, ast.BinOp):
-        first, second = node.left, node.right
+        first, second = Place(node.left, place, "left", 0, 0), Place(node.right, place, "right", 0, 0)
     else:
-        first, second = rng.sample(node.args, 2)  # type: ignore[attr-defined]
-    if isinstance(first, ast.Starred) or isinstance(second, ast.Starred):
+        i, j = rng.sample(range(len(node.args)), 2)  # type: ignore[attr-defined]
+        first, second = (Place(node.args[k], place, "args", k, 0) for k in (i, j))  # type: ignore[attr-defined]
+    if isinstance(first.node, ast.Starred) or isinstance(second.node, ast.Starred):
         return []
     return [
-        (*source.span(first), enclosed(second, source.of(second))),
-        (*source.span(second), enclosed(first, source.of(first))),
+        *seated(source, first, second.node, source.of(second.node)),
+        *seated(source, second, first.node, source.of(first.node)),
     ]
 
 
@@ -230,7 +246,7 @@ def _simplify(source: Source, rng: random.Random) -> list[Patch]:
     if not parts:
         return []
     part = rng.choice(parts)
-    return [(*source.span(node), enclosed(part, source.of(part)))]
+    return seated(source, place, part, source.of(part))
 
 
 def _wrap(source: Source, rng: random.Random) -> list[Patch]:
@@ -240,10 +256,10 @@ def _wrap(source: Source, rng: random.Random) -> list[Patch]:
     inner = source.of(place.node)
     atom = enclosed(place.node, inner)
     factor = f"{rng.choice([0.5, 2.0, 0.9, 1.1, 1 + rng.gauss(0, 0.05)]):.4g}"
-    text = rng.choice(
-        [f"abs({inner})", f"({atom} * {factor})", f"({atom} + 1)", f"({atom} - 1)", f"max({inner}, 0)", f"(-{atom})"]
-    )
-    return [(*source.span(place.node), text)]
+    around = [f"abs({inner})", f"max({inner}, 0)", f"{atom} * {factor}", f"{atom} + 1", f"{atom} - 1", f"-{atom}"]
+    i = rng.randrange(len(around))
+    bare = i < 2 or (stands_alone(source, place) and "\n" not in inner)
+    return [(*source.span(place.node), around[i] if bare else f"({around[i]})")]
 
 
 _TWINS = (
@@ -304,7 +320,7 @@ def _negate(source: Source, rng: random.Random) -> list[Patch]:
         return []
     node = place.node
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return [(*source.span(node), enclosed(node.operand, source.of(node.operand)))]
+        return seated(source, place, node.operand, source.of(node.operand))
     return [(*source.span(node), f"not {enclosed(node, source.of(node))}")]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from coevo.evolve.constants import constants, with_constants
 from coevo.evolve.edits import finished
-from coevo.evolve.mutation import body_of, draw, enclosed, indent_of, is_step, is_value
+from coevo.evolve.mutation import body_of, draw, indent_of, is_step, is_value, seated
 from coevo.evolve.segments import Patch, Source, pick, sources
 from coevo.evolve.syntax import lines_in_strings
 from coevo.evolve.types import Edit, Proposal, Rejection
@@ -120,7 +120,7 @@ def _expression(source: Source, other: Source, rng: random.Random) -> list[Patch
     place = draw(source.places, rng, is_value)
     if donor is None or place is None:
         return []
-    return [(*source.span(place.node), enclosed(donor.node, other.of(donor.node)))]
+    return seated(source, place, donor.node, other.of(donor.node))
 
 
 def _transplant(source: Source, node: ast.stmt, other: Source, donor: ast.stmt) -> list[Patch]:
