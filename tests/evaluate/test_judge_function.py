@@ -262,7 +262,7 @@ def test_answers_never_enter_the_sandbox_and_hidden_tests_never_leave(tmp_path: 
         for source in sources:
             public, hidden = run(judge, source), run(judge, source, "hidden")
             assert str(SECRET) in public.feedback or public.outcome is Outcome.FAILED
-            told = hidden.feedback + "".join(t.detail for t in hidden.tests)
+            told = hidden.feedback + hidden.reason + "".join(t.detail for t in hidden.tests)
             assert "closed" not in told and str(SECRET)[:8] not in told and hidden.feedback == ""
             assert hidden.correctness == 0.0
         assert recording.jobs and not any(str(SECRET)[:12] in repr(job) for job in recording.jobs)
@@ -344,3 +344,54 @@ def test_feedback_is_bounded_and_printable(judge: Judge) -> None:
     assert len(result.feedback) <= 2000
     result.feedback.encode()
     assert "\0" not in result.feedback + result.reason
+
+
+@pytest.mark.parametrize("expected", [None, "", 0, [], False])
+def test_dying_is_not_the_answer_nothing(tmp_path: Path, expected) -> None:
+    """A wrapper that swallows errors and compares what is left would let a crash pass for an empty answer."""
+    task = make_task(
+        tmp_path / "nothing",
+        {"kind": "function", "entry": "f", "limits": {"cpu_s": 0.5, "wall_s": 3.0}},
+        program_py=f"def f(x):\n    return {expected!r}\n",
+        tests_jsonl=lines(
+            {"split": "public", "args": [1], "expected": expected},
+            {"split": "hidden", "args": [2], "expected": expected},
+        ),
+    )
+    with Judge(task) as judge:
+        assert run(judge, task.start.source).correctness == 1.0
+        for body in (
+            "raise ValueError",
+            "import sys; sys.exit(0)",
+            "import os; os._exit(0)",
+            "while True: pass",
+            "return {}[1]",
+        ):
+            assert run(judge, f"def f(x):\n    {body}\n").correctness == 0.0
+
+
+def test_results_that_together_pass_the_output_cap_are_each_fine(tmp_path: Path) -> None:
+    task = make_task(
+        tmp_path / "wide",
+        {
+            "kind": "function",
+            "entry": "f",
+            "tests": {"public": {"sizes": [30_000] * 9}},
+            "limits": {"cpu_s": 2.0, "output_bytes": 100_000},
+        },
+        program_py="def f(n):\n    return 'x' * n\n",
+        reference_py="def f(n):\n    return 'x' * n\n",
+        generate_py="def generate(size, rng):\n    return (size,)\n",
+    )
+    with Judge(task) as judge:
+        result = run(judge, task.start.source)
+        assert result.correctness == 1.0 and result.executions > 1
+        too_much = run(judge, "def f(n):\n    return 'x' * 2_000_000\n")
+        assert too_much.failure is Failure.OUTPUT
+
+
+def test_a_small_memory_budget_counts_from_the_warm_worker(tmp_path: Path) -> None:
+    task = total_task(tmp_path / "total", preload="numpy+scipy", limits={"cpu_s": 1.0, "memory_mb": 32})
+    with Judge(task) as judge:
+        assert run(judge, "import numpy, scipy.linalg\n" + TOTAL).correctness == 1.0
+        assert run(judge, "import numpy\ndef total(items):\n    return numpy.ones(10**8)\n").failure is Failure.MEMORY

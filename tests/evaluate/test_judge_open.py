@@ -79,6 +79,23 @@ def test_answers_without_a_score(tmp_path: Path, body: str, failure: Failure, sa
 
 
 @pytest.mark.parametrize(
+    "body", ["raise ValueError(word)", "return word", "return [word]", "import sys; sys.exit(word)"]
+)
+def test_hidden_instances_stay_hidden(tmp_path: Path, body: str) -> None:
+    instances = {"public": [{"word": "open"}], "hidden": [{"word": "sesame"}]}
+    score = "def score(output, instance):\n    raise ValueError(f'{output} is not {instance}')\n"
+    task = make_task(
+        tmp_path / "t",
+        {"kind": "open", "entry": "f", "instances": instances},
+        program_py="def f(word):\n    return word\n",
+        score_py=score,
+    )
+    result = run(task, f"def f(word):\n    {body}\n", "hidden")
+    assert result.outcome is Outcome.FAILED and result.feedback == ""
+    assert result.reason and "sesame" not in repr(result)
+
+
+@pytest.mark.parametrize(
     "score",
     [
         "def score(output, instance):\n    return undefined\n",

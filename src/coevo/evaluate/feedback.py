@@ -23,9 +23,9 @@ def describe_input(task: Task, test: Test) -> str:
     return clip(f"{task.config.entry}({', '.join(arguments)})", 320)
 
 
-def describe_fault(answer: CallResult, limits: Limits) -> str:
-    """Why a run gave no answer."""
-    error = printable(clip(answer.error, 400))
+def describe_fault(answer: CallResult, limits: Limits, *, told: bool = True) -> str:
+    """Why a run gave no answer. `told=False` leaves out all text of the candidate's own making (it may quote a hidden test)."""
+    error = printable(clip(answer.error, 400)) if told else ""
     if answer.status is Status.ERROR:
         place = f" (line {answer.line}{f' of {answer.file}' if answer.file else ''})" if answer.line else ""
         return f"raised {error or 'an exception'}{place}"
@@ -36,11 +36,12 @@ def describe_fault(answer: CallResult, limits: Limits) -> str:
         Status.WALL: f"over the wall-clock limit of {limits.wall:g} s",
         Status.MEMORY: f"over the memory limit of {limits.memory_mb} MB",
         Status.OUTPUT: f"printed or returned more than {limits.output_bytes:,} bytes",
-        Status.INVALID: "returned something that is not plain data",
+        Status.INVALID: "" if error else "returned something that is not plain data",
         Status.SKIPPED: "not run",
     }.get(answer.status, str(answer.status))
-    detail = error if error and error not in said else ""
-    return f"{said}: {detail}" if detail and answer.status is not Status.SKIPPED else detail or said
+    if answer.status is Status.SKIPPED or not said:
+        return error or said
+    return said if not error or error.startswith(("over the ", said)) else f"{said} ({error})"
 
 
 def suite_feedback(results: Sequence[TestResult], speed_line: str = "") -> str:

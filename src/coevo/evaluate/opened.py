@@ -50,12 +50,14 @@ class OpenJudge:
         answers = self._run(program, calls, meter, stream_seed(seed, "run", split))
         for i, answer in enumerate(answers):
             if answer.status is not Status.OK:
-                return self._failed(FAILURES[answer.status], split, i, describe_fault(answer, self.runner.limits))
+                why = describe_fault(answer, self.runner.limits, told=split == "public")
+                return self._failed(FAILURES[answer.status], split, i, why)
         outputs = [a.value for a in answers]
         try:
             score, said, extra = self._score(outputs, instances)
         except Unscorable as e:
-            return self._failed(Failure.INVALID, split, None, str(e))
+            why = str(e) if split == "public" else "the answer to a hidden instance is not valid"
+            return self._failed(Failure.INVALID, split, None, why)
         if (kept := keepable(outputs[0])) is not None:
             extra["output"] = kept
         better = "higher" if self.task.config.direction == "max" else "lower"

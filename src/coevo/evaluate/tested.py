@@ -15,7 +15,7 @@ from coevo.evaluate.feedback import bounded, describe_fault, describe_input, spe
 from coevo.evaluate.findings import FAILURES, Findings, failed, judge_bug
 from coevo.evaluate.fitness import efficiency_of, fitness_of
 from coevo.evaluate.running import Meter, Runner
-from coevo.evaluate.timing import Problem, Sample, time_pairs
+from coevo.evaluate.timing import Problem, Sample, overloaded, time_pairs
 from coevo.evaluate.trusted import judge_function, load_judge_file
 from coevo.evaluate.types import Outcome, TestResult
 from coevo.programs import Program
@@ -95,7 +95,7 @@ class TestedJudge:
 
     def _no_answer(self, split: Split, answers: Sequence[CallResult], results: Sequence[TestResult]) -> Findings:
         first = answers[0]
-        reason, feedback = describe_fault(first, self.runner.limits), ""
+        reason, feedback = describe_fault(first, self.runner.limits, told=split == "public"), ""
         if split == "public":
             alike = len(answers) > 1 and all(answer == first for answer in answers)
             feedback = bounded(f"All {len(answers)} tests end alike: {reason}") if alike else suite_feedback(results)
@@ -150,7 +150,7 @@ class TestedJudge:
                 "candidate_s": seconds,
                 "reference_s": min(speed.reference) / config.timing.inputs,
                 "pairs": speed.pairs,
-                "spread": speed.spread,
+                "spread": speed.spread if speed.pairs > 1 else None,
                 "ratio": speed.ratio,
             }
         elif isinstance(speed, Problem) and correctness == 1 and config.timing is not None:
@@ -177,6 +177,8 @@ class TestedJudge:
         answers = self.answers(self.task.reference, tests, Meter(), suites.SUITE_SEED)
         answered = []
         for test, answer in zip(tests, answers, strict=True):
+            if answer.status is Status.WALL:
+                raise overloaded(answer)
             if answer.status is not Status.OK:
                 raise TaskError(self._reference_fails(test, describe_fault(answer, self.runner.limits)))
             if test.expected is suites.PENDING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from coevo.errors import TaskError
+from coevo.errors import InfrastructureError, TaskError
 from coevo.evaluate.checkers import Verdict
 from coevo.evaluate.efficiency import EfficiencyConfig, Speed, enough
 from coevo.evaluate.running import Meter
@@ -36,6 +36,13 @@ class Problem:
     """None: there was no answer at all."""
 
 
+def overloaded(answer: CallResult) -> InfrastructureError:
+    """The reference ran into the wall-clock limit: that says something about the machine, and nothing about a candidate."""
+    return InfrastructureError(
+        f"the reference itself went {answer.error or 'over the wall-clock limit'}; the machine is overloaded, or limits.wall_s is too small"
+    )
+
+
 Measure = Callable[[Sequence[Test], Meter], Sample]
 
 
@@ -62,6 +69,8 @@ def time_pairs(
             ours, theirs = reference(tests, aside), candidate(tests, meter)
         if ours.fault is not None:
             answer = ours.answers[ours.fault]
+            if answer.status is Status.WALL:
+                raise overloaded(answer)
             raise TaskError(f"the reference gives no answer to a timing input: {answer.status}: {answer.error}")
         if theirs.fault is not None:
             return Problem(tests[theirs.fault], theirs.answers[theirs.fault], None)
