@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coevo.models.spec import ModelSpec, checked, parse_spec
@@ -25,9 +26,14 @@ __all__ = [
     "parse_spec",
 ]
 
+_warn = logging.getLogger("coevo.models").warning
 
-def open_model(spec: str | ModelSpec, *, environ: Mapping[str, str] = os.environ) -> Model:
+
+def open_model(
+    spec: str | ModelSpec, *, environ: Mapping[str, str] = os.environ, notify: Callable[[str], None] = _warn
+) -> Model:
     """Open the model that `spec` names. A local model is loaded here; an endpoint is first spoken to by `generate`.
+    `notify` gets a line before slow work (a first conversion, a download); by default it goes to the log.
 
     Raises `ConfigError` for a spec that cannot be meant, `UsageError` for a missing package, `ModelError` for a model that
     cannot be loaded.
@@ -40,7 +46,7 @@ def open_model(spec: str | ModelSpec, *, environ: Mapping[str, str] = os.environ
     if spec.kind == "local":
         from coevo.models.local import LocalModel
 
-        return LocalModel.open(spec, environ=environ)
+        return LocalModel.open(spec, environ=environ, notify=notify)
     if spec.kind == "scripted":
         from coevo.models.scripted import ScriptedModel
 
@@ -50,7 +56,9 @@ def open_model(spec: str | ModelSpec, *, environ: Mapping[str, str] = os.environ
     return ReplayModel.open(spec)
 
 
-def open_models(specs: Sequence[str | ModelSpec], *, environ: Mapping[str, str] = os.environ) -> Ensemble:
+def open_models(
+    specs: Sequence[str | ModelSpec], *, environ: Mapping[str, str] = os.environ, notify: Callable[[str], None] = _warn
+) -> Ensemble:
     """Open several models, weighted by their `weight`. If one cannot be opened, those already open are closed."""
     from coevo.models.ensemble import Ensemble
 
@@ -58,7 +66,7 @@ def open_models(specs: Sequence[str | ModelSpec], *, environ: Mapping[str, str] 
     models: list[Model] = []
     try:
         for spec in parsed:
-            models.append(open_model(spec, environ=environ))
+            models.append(open_model(spec, environ=environ, notify=notify))
         return Ensemble(models, [spec.weight for spec in parsed])
     except BaseException:
         for model in models:

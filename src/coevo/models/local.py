@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ class LocalModel:
     def _sample(self, prompts: Sequence[Prompt]) -> list[Sampled]:
         """Sample; where memory runs out, again in two halves, down to one."""
         try:
-            return sample(self._model, prompts, ends=self._ends, decode=self._decode)
+            with _threads(self.spec.threads):
+                return sample(self._model, prompts, ends=self._ends, decode=self._decode)
         except ValueError as e:
             raise ModelError(f"{self.name}: {e}") from e
         except RuntimeError as e:
@@ -163,6 +165,22 @@ class LocalModel:
         if request.max_tokens < 1:
             error = f"max_tokens = {request.max_tokens} asks for nothing"
         return Completion("", StopReason.FAILED, self.name, error=error)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Let torch use `count` threads (None: as it is), then as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _out_of_memory(e: RuntimeError) -> bool:

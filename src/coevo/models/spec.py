@@ -71,6 +71,9 @@ class ModelSpec(Config):
     """Type of the weights. auto: float32 on a CPU, bfloat16 elsewhere."""
     batch: int | None = Field(default=None, ge=1, le=4096)
     """Requests that one call carries. None: 16 for a local model, which samples them together, 1 for a scripted one."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads of a local model. None: as torch chooses (one a core), which is right only while the cores are free: beside
+    busy workers one thread is faster than two that wait for each other."""
     order: Literal["hash", "number"] = "hash"
     """How a scripted model picks among replies without a key: by a hash of the request's key, or by the last number in it."""
 
@@ -106,7 +109,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "weight",
         "extra",
     ),
-    "local": (*_SAMPLING, "weight", "seed", "device", "dtype", "batch"),
+    "local": (*_SAMPLING, "weight", "seed", "device", "dtype", "batch", "threads"),
     "scripted": (*_SAMPLING, *_PRICES, "weight", "seed", "batch", "order"),
     "replay": ("weight",),
 }
