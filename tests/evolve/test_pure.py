@@ -14,7 +14,7 @@ from coevo.errors import BudgetSpent
 from coevo.evolve.bandit import Bandit, nominal_cost, table
 from coevo.evolve.purse import Purse
 from coevo.evolve.schedule import ready, round_of
-from coevo.evolve.tuner import PATIENCE, Tuner
+from coevo.evolve.tuner import MAX_OPTIMISERS, PATIENCE, Tuner
 from coevo.runs.types import to_units
 from coevo.streams import stream
 
@@ -130,19 +130,18 @@ def sphere(offsets: tuple[float, ...]) -> float:
 def run_tuner(steps: int, lag: int, *, seed: int = 3) -> tuple[list[float], Tuner]:
     tuner, pending, values = Tuner(seed), [], []
     for step in range(steps):
-        founder, offsets = tuner.ask((0, "k"), "p0", 4, step)
-        pending.append((founder, offsets))
+        pending.append(tuner.ask((0, "k"), "p0", 4, step))
         if len(pending) == lag:
-            founder, offsets = pending.pop(0)
-            values.append(sphere(offsets))
-            tuner.tell((0, "k"), founder, offsets, values[-1])
+            asked = pending.pop(0)
+            values.append(sphere(asked.offsets))
+            tuner.tell((0, "k"), asked, values[-1])
     return values, tuner
 
 
-@pytest.mark.parametrize("lag", [1, 8])
-def test_tuner_minimises_whatever_the_lag(lag: int) -> None:
-    values, _ = run_tuner(800, lag)
-    assert max(values) > -1e-6
+@pytest.mark.parametrize(("lag", "within"), [(1, 1e-6), (8, 1e-6), (30, 1e-4)])
+def test_tuner_minimises_whatever_the_lag(lag: int, within: float) -> None:
+    values, _ = run_tuner(1500, lag)
+    assert max(values) > -within
 
 
 def test_tuner_asks_are_pure_and_repeatable() -> None:
@@ -157,9 +156,9 @@ def test_tuner_takes_failures_and_gives_up_without_progress() -> None:
     tuner = Tuner(0)
     founders = set()
     for step in range(40 * PATIENCE):
-        founder, offsets = tuner.ask((0, "k"), f"p{step}", 3, step)
-        founders.add(founder)
-        tuner.tell((0, "k"), founder, offsets, None)
+        asked = tuner.ask((0, "k"), f"p{step}", 3, step)
+        founders.add(asked.founder)
+        tuner.tell((0, "k"), asked, None)
     assert len(founders) > 1
 
 
@@ -167,10 +166,27 @@ def test_tuner_ignores_what_another_founder_asked() -> None:
     tuner = Tuner(0)
     first = tuner.ask((0, "k"), "a", 2, 0)
     second = tuner.ask((0, "k"), "b", 2, 1)
-    assert (first[0], second[0]) == ("a", "b")
-    tuner.tell((0, "k"), "a", first[1], 1.0)
+    assert (first.founder, second.founder) == ("a", "b")
+    tuner.tell((0, "k"), first, 1.0)
     before = tuner.ask((0, "k"), "x", 2, 5)
     for _ in range(50):
-        tuner.tell((0, "k"), "b", second[1], 9.0)
-    assert tuner.ask((0, "k"), "x", 2, 5) == before and before[0] == "a"
-    assert tuner.ask((1, "k"), "x", 2, 5)[0] == "x"
+        tuner.tell((0, "k"), second, 9.0)
+    assert tuner.ask((0, "k"), "x", 2, 5) == before and before.founder == "a"
+    assert tuner.ask((1, "k"), "x", 2, 5).founder == "x"
+
+
+def test_tuner_focuses_on_the_best_optimiser_that_has_learnt_something() -> None:
+    tuner = Tuner(0)
+    for step in range(30):
+        for skeleton, fitness in (("good", 2.0), ("poor", 1.0)):
+            tuner.tell((0, skeleton), tuner.ask((0, skeleton), skeleton, 3, step), fitness - step / 1e3)
+    assert tuner.focus(0) == ("good", 3)
+    assert tuner.focus(1) is None
+
+
+def test_tuner_forgets_the_optimiser_not_told_for_longest() -> None:
+    tuner = Tuner(0)
+    for step in range(MAX_OPTIMISERS + 1):
+        tuner.tell((0, f"k{step}"), tuner.ask((0, f"k{step}"), f"p{step}", 3, step), 0.0)
+    assert tuner.ask((0, "k0"), "new", 3, 0).founder == "new"
+    assert tuner.ask((0, "k1"), "new", 3, 0).founder == "p1"

@@ -16,6 +16,9 @@ from coevo.evolve.tuner import MAX_CONSTANTS
 from coevo.evolve.types import Edit
 from coevo.streams import stream
 
+FRESH = 0.4
+"""Share of `tune` steps that go to the parent drawn rather than to the optimiser that is doing best."""
+
 _TWO_PARENTS = frozenset({Edit.CROSSOVER, Edit.SPLICE})
 
 
@@ -43,11 +46,7 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
     weights = _possible(weights_of(state, models), state, island, parent)
     edit = Edit(state.bandit.draw(rng, weights, learn=config.bandit))
     if edit is Edit.TUNE and parent.traits is not None:
-        key = (island.index, parent.traits.skeleton)
-        founder, offsets = state.tuner.ask(key, parent.id, parent.traits.constants, step)
-        return Decision(
-            step, edit, island.index, founder, offsets=offsets, skeleton=parent.traits.skeleton, at=state.commits
-        )
+        return _tune(state, step, island, parent.id, parent.traits, rng)
     model = ""
     if edit in MODEL_EDITS:
         names = sorted(models)
@@ -63,6 +62,23 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
         history=_history(state, island, parent.id) if edit in MODEL_EDITS else (),
         model=model,
         rejected=state.rejected.get(parent.id, "") if edit in MODEL_EDITS else "",
+        at=state.commits,
+    )
+
+
+def _tune(state: State, step: int, island: Island, parent: str, traits: Traits, rng: random.Random) -> Decision:
+    """Go on with the island's best running optimiser, or (with chance `FRESH`) with that of the parent drawn."""
+    running = state.tuner.focus(island.index) if rng.random() >= FRESH else None
+    skeleton, size = running or (traits.skeleton, traits.constants)
+    asked = state.tuner.ask((island.index, skeleton), parent, size, step)
+    return Decision(
+        step,
+        Edit.TUNE,
+        island.index,
+        asked.founder,
+        offsets=asked.offsets,
+        generation=asked.generation,
+        skeleton=skeleton,
         at=state.commits,
     )
 

@@ -67,7 +67,7 @@ class Flight:
         made, completion = self.made, self.completion
         tokens = completion.prompt_tokens + completion.completion_tokens if completion else 0
         usd = completion.cost_usd if completion else 0.0
-        charged: dict[str, float] = {name: 0 for name in self.asked}
+        charged: dict[str, float] = dict.fromkeys(self.asked, 0)
         if "proposals" in charged:
             charged["proposals"] = 1
         if completion is not None:

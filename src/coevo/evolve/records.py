@@ -27,6 +27,8 @@ class Decision:
     """`tune`: what the optimiser asked for, in units of each constant's scale."""
     skeleton: str = ""
     """`tune`: which optimiser asked."""
+    generation: int = 0
+    """`tune`: of that optimiser."""
     at: int = 0
     """Commits when it was decided."""
     rejected: str = ""
@@ -39,9 +41,9 @@ class Decision:
         for name in ("others", "history", "offsets"):
             if values := getattr(self, name):
                 row[name] = list(values)
-        for name in ("model", "skeleton"):
-            if text := getattr(self, name):
-                row[name] = text
+        for name in ("model", "skeleton", "generation"):
+            if value := getattr(self, name):
+                row[name] = value
         return row
 
     @classmethod
@@ -56,6 +58,7 @@ class Decision:
             model=row.get("model", ""),
             offsets=tuple(row.get("offsets", ())),
             skeleton=row.get("skeleton", ""),
+            generation=row.get("generation", 0),
             at=row["at"],
         )
 

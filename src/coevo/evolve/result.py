@@ -9,6 +9,7 @@ from typing import Any
 
 from coevo.evolve.records import Candidate, Summary
 from coevo.programs import Program
+from coevo.runs.ledger import Ledger
 
 
 class Stop(StrEnum):
@@ -47,7 +48,12 @@ class Progress:
     commits: int
     in_flight: int
     population: int
-    spent: Mapping[str, float]
+    ledger: Ledger = field(repr=False)
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """What the run has spent so far, by budget dimension."""
+        return self.ledger.spent()
 
 
 Observer = Callable[[Progress], None]

@@ -237,7 +237,7 @@ class _Driver:
             commits=self.state.commits,
             in_flight=len(self.flights),
             population=len(self.state.archive),
-            spent=self.run.ledger.spent(),
+            ledger=self.run.ledger,
         )
         try:
             self.observer(progress)

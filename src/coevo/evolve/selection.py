@@ -14,7 +14,7 @@ from coevo.evolve.archive import Island, Member
 from coevo.evolve.features import distance
 from coevo.evolve.settings import SelectionConfig
 
-DIVERSE_SAMPLE = 8
+DIVERSE_SAMPLE = 4
 """Members looked at to find one that differs most."""
 
 Selector = Callable[[Island, random.Random, SelectionConfig], Member]

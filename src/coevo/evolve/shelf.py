@@ -48,14 +48,12 @@ class Shelf:
     def attempt(self, program_id: str) -> Attempt:
         """A stored program with its public evaluation (without one: fitness None)."""
         found = self._kept.get(program_id)
-        if found is None:
-            row = self._run.evaluation(program_id, split="public", seed=self._seed) or {}
-            found = Attempt(
-                self._run.program(program_id), *(row.get(name) for name in _SHOWN[:-1]), row.get("feedback", "")
-            )
-            self._keep(program_id, found)
-        else:
+        if found is not None:
             self._kept.move_to_end(program_id)
+            return found
+        row = self._run.evaluation(program_id, split="public", seed=self._seed) or {"fitness": None}
+        found = Attempt(self._run.program(program_id), **{name: row[name] for name in _SHOWN if name in row})
+        self._keep(program_id, found)
         return found
 
     def attempts(self, ids: Iterable[str]) -> tuple[Attempt, ...]:

@@ -11,7 +11,7 @@ from coevo.evolve.purse import Purse
 from coevo.evolve.records import Candidate
 from coevo.evolve.settings import MODEL_EDITS, SearchConfig
 from coevo.evolve.strategies import STRATEGIES
-from coevo.evolve.tuner import Tuner
+from coevo.evolve.tuner import Asked, Tuner
 from coevo.evolve.types import Edit, Rejection
 
 _ISLAND_SHARE = 0.9
@@ -95,9 +95,9 @@ class State:
             return
         if summary is not None and summary.outcome is Outcome.UNMEASURED:
             return
-        key = (decision.island, decision.skeleton)
+        asked = Asked(decision.parent, decision.generation, decision.offsets)
         fitness = summary.fitness if summary is not None and candidate.scored else None
-        self.tuner.tell(key, decision.parent, decision.offsets, fitness)
+        self.tuner.tell((decision.island, decision.skeleton), asked, fitness)
 
     def _note_reply(self, candidate: Candidate) -> None:
         if candidate.decision.edit not in MODEL_EDITS:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ MAX_CONSTANTS = 512
 FULL_MATRIX = 64
 """Up to here the full covariance matrix is learnt."""
 
-MAX_OPTIMISERS = 32
+MAX_OPTIMISERS = 128
 """Kept at once; the one not told for longest goes first."""
 
 PATIENCE = 12
@@ -33,39 +33,68 @@ PATIENCE = 12
 FIRST_STEPS = (0.3, 0.1, 0.03, 1.0)
 """Initial step sizes; a founder draws one. Some problems need polish, some need a leap."""
 
+OLDEST = 1
+"""Results asked this many generations ago still count. Older ones lie far outside the distribution as it is now, and would
+throw its step size off (Hansen 2011, "Injecting external solutions into CMA-ES")."""
+
 _WORST = 1e300
 
 Key = tuple[int, str]
 
 
-class _Optimiser:
-    def __init__(self, founder: str, size: int, seed: int) -> None:
-        from cmaes import CMA, SepCMA
+class Asked(NamedTuple):
+    """What a step is to try, and by whom it was asked: everything that `tell` needs back."""
 
-        self.founder = founder
-        self.size = size
-        step = stream(seed, "tune-step", founder).choice(FIRST_STEPS)
-        kind = CMA if size <= FULL_MATRIX else SepCMA
-        self.cma: Any = kind(mean=np.zeros(size), sigma=step, seed=0)
+    founder: str
+    generation: int
+    offsets: tuple[float, ...]
+
+
+class _Optimiser:
+    """The distribution is built when the first generation is full: most skeletons never get that far."""
+
+    def __init__(self, founder: str, size: int, seed: int) -> None:
+        self.founder, self.size = founder, size
+        self.step = stream(seed, "tune-step", founder).choice(FIRST_STEPS)
+        self.population = 4 + int(3 * math.log(size))
+        self.generation = 0
+        self.cma: Any = None
         self.told: list[tuple[np.ndarray, float]] = []
         self.best = math.inf
         self.stale = 0
 
     def ask(self, seed: int) -> tuple[float, ...]:
-        self.cma.reseed_rng(seed)
-        return tuple(float(f"{x:.8g}") for x in self.cma.ask())
+        if self.cma is None:
+            drawn = self.step * np.random.Generator(np.random.Philox(seed)).standard_normal(self.size)
+        else:
+            self.cma.reseed_rng(seed % 2**32)
+            drawn = self.cma.ask()
+        return tuple(float(f"{x:.8g}") for x in drawn)
 
-    def tell(self, offsets: tuple[float, ...], loss: float) -> bool:
+    def tell(self, asked: Asked, loss: float) -> bool:
         """Take one result; False when this optimiser is done."""
-        self.told.append((np.array(offsets), loss))
-        if len(self.told) < self.cma.population_size:
+        if asked.generation < self.generation - OLDEST:
             return True
+        self.told.append((np.array(asked.offsets), loss))
+        if len(self.told) < self.population:
+            return True
+        if self.cma is None:
+            self.cma = self._build()
         leader = min(loss for _, loss in self.told)
         self.stale = 0 if leader < self.best else self.stale + 1
         self.best = min(self.best, leader)
-        self.cma.tell(self.told)
+        with np.errstate(all="ignore"):  # A distribution that diverges is caught by `should_stop`.
+            self.cma.tell(self.told)
+            done = self.stale >= PATIENCE or self.cma.should_stop()
         self.told = []
-        return self.stale < PATIENCE and not self.cma.should_stop()
+        self.generation += 1
+        return not done
+
+    def _build(self) -> Any:
+        from cmaes import CMA, SepCMA
+
+        kind = CMA if self.size <= FULL_MATRIX else SepCMA
+        return kind(mean=np.zeros(self.size), sigma=self.step, seed=0, population_size=self.population)
 
 
 class Tuner:
@@ -74,34 +103,35 @@ class Tuner:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._optimisers: OrderedDict[Key, _Optimiser] = OrderedDict()
-        self._fresh: tuple[Key, _Optimiser] | None = None
 
-    def ask(self, key: Key, parent: str, size: int, step: int) -> tuple[str, tuple[float, ...]]:
-        """The founder of `key`'s optimiser (`parent` if there is none yet), and offsets for its `size` constants."""
+    def ask(self, key: Key, parent: str, size: int, step: int) -> Asked:
+        """What to try next with `key`'s optimiser; one that does not exist yet has `parent` for its founder."""
         found = self._optimisers.get(key)
         if found is None or found.size != size:
-            found = self._new(key, parent, size)
-        return found.founder, found.ask(stream_seed(self._seed, "tune", step) % 2**32)
+            found = _Optimiser(parent, size, self._seed)
+        return Asked(found.founder, found.generation, found.ask(stream_seed(self._seed, "tune", step)))
 
-    def tell(self, key: Key, founder: str, offsets: tuple[float, ...], fitness: float | None) -> None:
+    def focus(self, island: int) -> tuple[str, int] | None:
+        """Skeleton and number of constants of the island's most successful optimiser that has filled a generation.
+
+        An optimiser needs a generation of some 4 + 3 ln n steps to learn anything; spread over every program that selection
+        happens to draw, none would.
+        """
+        running = [(o.best, key[1], o.size) for key, o in self._optimisers.items() if key[0] == island and o.cma]
+        return min(running)[1:] if running else None
+
+    def tell(self, key: Key, asked: Asked, fitness: float | None) -> None:
         """Result of one committed step; None for a program that failed or was never made.
 
         A step that was asked of another founder's optimiser (decided before this one existed) says nothing here.
         """
         found = self._optimisers.get(key)
         if found is None:
-            found = self._optimisers[key] = self._new(key, founder, len(offsets))
-            self._fresh = None
-        if found.founder != founder or found.size != len(offsets):
+            found = self._optimisers[key] = _Optimiser(asked.founder, len(asked.offsets), self._seed)
+        if found.founder != asked.founder or found.size != len(asked.offsets):
             return
         self._optimisers.move_to_end(key)
-        if not found.tell(offsets, _WORST if fitness is None else -fitness):
+        if not found.tell(asked, _WORST if fitness is None else -fitness):
             del self._optimisers[key]
         elif len(self._optimisers) > MAX_OPTIMISERS:
             self._optimisers.popitem(last=False)
-
-    def _new(self, key: Key, founder: str, size: int) -> _Optimiser:
-        """A fresh optimiser; the last one made is kept at hand, since several steps may ask before the first tells."""
-        if self._fresh is None or self._fresh[0] != key or self._fresh[1].founder != founder:
-            self._fresh = (key, _Optimiser(founder, size, self._seed))
-        return self._fresh[1]
