@@ -16,7 +16,7 @@ import yaml
 
 from coevo import __version__
 from coevo.config import read_yaml
-from coevo.errors import ConfigError, RunTooNew, StoreError, UsageError
+from coevo.errors import ConfigError, StoreError, UsageError
 from coevo.runs import schema
 from coevo.runs.jsontext import dumps, loads
 from coevo.runs.lock import NAME as LOCK
@@ -191,17 +191,3 @@ def _damage_advice(path: Path) -> str:
         f"The file is damaged; nothing was changed. Restore {path / DB} from a copy, or save what can be read with "
         f"`sqlite3 {path / DB} .recover > rescued.sql`"
     )
-
-
-__all__ = [
-    "RunTooNew",
-    "build",
-    "claim",
-    "connect",
-    "require",
-    "require_same_config",
-    "state",
-    "take_lock",
-    "trouble",
-    "who",
-]

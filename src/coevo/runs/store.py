@@ -12,7 +12,6 @@ consistency (`synchronous = NORMAL`).
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 import time
@@ -23,12 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from coevo.errors import BudgetSpent, StoreError, UsageError
+from coevo.errors import StoreError, UsageError
 from coevo.programs import Program
 from coevo.runs import folder
 from coevo.runs.jsontext import dumps, loads
 from coevo.runs.ledger import Ledger
 from coevo.runs.lock import WriterLock
+from coevo.runs.transaction import Transaction
 from coevo.runs.types import Budget, Event, State
 
 OWN_KINDS = "run."
@@ -57,9 +57,9 @@ class Run:
         self.path = path
         self._connection = connection
         self._writer = lock
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._transaction = Transaction(self)
-        self._closed = False
+        self.closed = False
         self.meta: dict[str, Any] = {k: loads(v) for k, v in self._rows("SELECT key, value FROM meta")}
         self.ledger = Ledger(self, Budget.model_validate(self.meta["budget"]))
 
@@ -128,8 +128,8 @@ class Run:
 
     def close(self) -> None:
         """Write the clock, leave one whole file behind (no write-ahead log), give the lock back."""
-        with self._lock:
-            if self._closed:
+        with self.lock:
+            if self.closed:
                 return
             try:
                 if self.writable:
@@ -138,7 +138,7 @@ class Run:
                 self._drop()
 
     def _drop(self) -> None:
-        self._closed = True
+        self.closed = True
         self._connection.close()
         if self._writer:
             self._writer.release()
@@ -329,7 +329,7 @@ class Run:
     # Inside
 
     def _rows(self, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
+        with self.lock:
             try:
                 return self._connection.execute(sql, args).fetchall()
             except (sqlite3.Error, OSError) as e:
@@ -376,89 +376,6 @@ class Run:
                 )
                 self.ledger.replace_budget(budget)
                 self._append("run.budget", self.meta["budget"], None)
-
-
-class Transaction:
-    """See `Run.transaction`. One per run; re-entrant; commits when the outermost `with` ends."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._depth = 0
-        self._broken = False
-        self._unnamed: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        """Payloads of the events of this transaction."""
-
-    def must_name(self, what: str, key: str) -> None:
-        """Refuse to commit unless an event of this transaction holds `key` as a text of its own."""
-        self._unnamed.append((what, key))
-
-    def __enter__(self) -> None:
-        run = self._run
-        run._lock.acquire()
-        try:
-            if self._depth == 0:
-                if run._closed or not run.writable:
-                    how = "is closed" if run._closed else "was opened for reading; open it with write=True"
-                    raise StoreError(f"cannot write to run {run.path}: it {how}")
-                run.connection.execute("BEGIN IMMEDIATE")
-            self._depth += 1
-        except sqlite3.Error as e:
-            run._lock.release()
-            raise folder.trouble(run.path, e, "writing") from e
-        except BaseException:
-            run._lock.release()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        run = self._run
-        try:
-            self._depth -= 1
-            raised = error
-            if error is None and not self._depth:
-                error = self._commit()
-            if error is None:
-                return
-            # Refusals are made before anything is written; after any other error a part may be missing, and an outer
-            # block that caught the error must not commit the rest.
-            self._broken = self._broken or not isinstance(error, BudgetSpent | UsageError)
-            if not self._depth:
-                self._roll_back()
-            if isinstance(error, sqlite3.Error):
-                raise folder.trouble(run.path, error, "writing") from error
-            if raised is None:
-                raise error
-        finally:
-            if not self._depth:
-                self._broken, self._unnamed, self.texts = False, [], []
-            run._lock.release()
-
-    def _commit(self) -> StoreError | sqlite3.Error | None:
-        run = self._run
-        if self._broken:
-            return StoreError(
-                f"nothing of this step was stored in run {run.path}: a part of its transaction had failed"
-            )
-        for what, key in self._unnamed:
-            quoted = json.dumps(key)
-            if not any(quoted in text for text in self.texts):
-                return StoreError(
-                    f"{what} {key!r} was put without an event that names it: append one in the same transaction"
-                )
-        try:
-            run.connection.execute("COMMIT")
-        except sqlite3.Error as e:
-            return e
-        run.ledger.committed()
-        return None
-
-    def _roll_back(self) -> None:
-        run = self._run
-        if run.connection.in_transaction:
-            run.connection.execute("ROLLBACK")
-        run.ledger.rolled_back()
 
 
 def _event(row: tuple[Any, ...]) -> Event:
