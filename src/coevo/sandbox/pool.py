@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import threading
@@ -36,13 +35,16 @@ class Worker:
     def __init__(self, level: Level | str, preload: Preload, disk_mb: int = 16) -> None:
         self._socket, theirs = socket.socketpair()
         with theirs:
-            self._process, self._scratch = spawn(level, preload, theirs, disk_mb)
+            self._spawned = spawn(level, preload, theirs, disk_mb)
+        self._process = self._spawned.process
         self._socket.settimeout(START_S)
         try:
             if self._socket.recv(5, socket.MSG_WAITALL) != b"ready":
                 raise OSError("it ended while starting")
         except OSError as e:
-            raise SandboxError(f"a sandbox worker could not be started: {self._last_words() or e}") from None
+            words = self._last_words()
+            self.close()
+            raise SandboxError(f"a sandbox worker could not be started: {words or e}") from None
 
     def run(self, header: bytes, payload: bytes, wall_s: float) -> report.Raw:
         """Send one job and read its report. Raises `WorkerDied`."""
@@ -71,8 +73,7 @@ class Worker:
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
-        if self._scratch:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._spawned.clean()
 
     def _last_words(self) -> str:
         self._process.kill()

@@ -12,11 +12,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coevo.errors import UsageError, WallsError
-from coevo.sandbox.inside import shown
+from coevo.sandbox.inside import cgroup, shown
 from coevo.sandbox.types import Level, Preload
 
 INSIDE = Path(__file__).resolve().parent / "inside"
@@ -59,10 +60,23 @@ def host_id(own: int) -> int:
     return own or 61_000 + os.getpid() % 4_000
 
 
-def spawn(
-    level: Level | str, preload: Preload, control: socket.socket, disk_mb: int = 16
-) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a worker with `control` as its standard input. Returns it, and its scratch folder outside ("" if none)."""
+@dataclass(frozen=True)
+class Spawned:
+    """A started worker and what it may leave behind if it is killed: a control group, a scratch folder."""
+
+    process: subprocess.Popen[bytes]
+    group: str
+    scratch: str
+
+    def clean(self) -> None:
+        """Remove both; the worker has ended."""
+        cgroup.remove(self.group)
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def spawn(level: Level | str, preload: Preload, control: socket.socket, disk_mb: int = 16) -> Spawned:
+    """Start a worker with `control` as its standard input."""
     uid, gid = host_id(os.geteuid()), host_id(os.getegid())
     settings: dict[str, Any] = {
         "level": str(level),
@@ -75,14 +89,14 @@ def spawn(
         "tasks": 2,
     }
     if level is Level.BUBBLEWRAP:
-        return _start(_bubblewrap(settings, disk_mb), control, drop_to=(uid, gid)), ""
+        return Spawned(_start(_bubblewrap(settings, disk_mb), control, drop_to=(uid, gid)), settings["name"], "")
     if level is not Level.NAMESPACES:
         settings["scratch"] = tempfile.mkdtemp(prefix="coevo-sandbox-")
         if os.geteuid() == 0:
             os.chown(settings["scratch"], uid, gid)
         else:
             settings["tasks"] = _own_tasks() + _SLACK_TASKS
-    return _start(_python(str(INSIDE), settings), control), settings["scratch"]
+    return Spawned(_start(_python(str(INSIDE), settings), control), settings["name"], settings["scratch"])
 
 
 def _python(inside: str, settings: dict[str, Any]) -> list[str]:

@@ -6,7 +6,9 @@ Needs cgroup v2 (no controller) and the right to make a group; else `NONE`, and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import time
 
 
 class Account:
@@ -58,6 +60,19 @@ def join(name: str) -> Account:
             os.rmdir(folder)
         return NONE
     return account
+
+
+def remove(name: str) -> None:
+    """Remove the group of that name below one's own, if it is there. What was killed in it may take a moment to go."""
+    folder = f"{_home() or ''}/{name}"
+    for _ in range(100):
+        try:
+            os.rmdir(folder)
+        except OSError as e:
+            if e.errno == errno.EBUSY:
+                time.sleep(0.01)
+                continue
+        return
 
 
 def _enter(folder: str) -> None:
