@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from coevo.evolve.constants import constants, with_constants
 from coevo.evolve.edits import finished
-from coevo.evolve.mutation import body_of, draw, indent_of, is_step, is_value, seated
+from coevo.evolve.places import body_of, draw, indent_of, is_step, is_value, seated
 from coevo.evolve.segments import Patch, Source, pick, sources
 from coevo.evolve.syntax import lines_in_strings
 from coevo.evolve.types import Edit, Proposal, Rejection
