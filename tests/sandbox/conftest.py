@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sysconfig
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -58,12 +60,10 @@ def best(sandboxes: Callable[[Level], LocalSandbox]) -> LocalSandbox:
 
 
 @pytest.fixture(scope="session")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
+def where() -> Iterator[dict[str, object]]:
     """A secret that everybody on the host may read, a folder everybody may write, two sockets that listen."""
-    folder = tmp_path_factory.mktemp("judge")
-    for parent in (folder, *folder.parents):
-        if parent != Path("/tmp") and parent.is_relative_to("/tmp"):
-            parent.chmod(0o777)
+    folder = Path(tempfile.mkdtemp(prefix="coevo-judge-"))
+    folder.chmod(0o777)
     secret = folder / "hidden_tests.jsonl"
     secret.write_text(ANSWER)
     secret.chmod(0o666)
@@ -84,3 +84,4 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object
     del os.environ["SECRET_API_KEY"]
     assert secret.read_text() == ANSWER
     assert os.listdir(folder) == ["hidden_tests.jsonl"]
+    shutil.rmtree(folder)
