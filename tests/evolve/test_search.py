@@ -6,21 +6,24 @@ import os
 import signal
 import threading
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coevo.errors import ConfigError, ModelError, UsageError
+from coevo.errors import ConfigError, InfrastructureError, ModelError, UsageError
 from coevo.evaluate.pool import InlinePool
 from coevo.evolve.result import Progress, SearchResult, Stop
 from coevo.evolve.search import search
 from coevo.evolve.settings import SearchConfig
+from coevo.evolve.worker import measure
 from coevo.models.ensemble import Ensemble
 from coevo.models.scripted import Scripted, ScriptedModel
 from coevo.models.spec import ModelSpec
 from coevo.models.types import Request
 from coevo.runs import Budget, Run, State
+from coevo.tasks import load_task
 from coevo.tasks.types import Task
 from tests.evolve.problems import REPLIES, judges, line_task, pool_of, program
 
@@ -322,3 +325,116 @@ def test_a_small_context_gets_a_shorter_prompt(tmp_path: Path, task: Task, pool)
         if context == 8000:
             longest = max(lengths)
     assert max(lengths) < longest
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_equal_programs_in_flight_share_the_first_ones_text(tmp_path: Path, task: Task, workers: int) -> None:
+    """Whatever arrives first: the run keeps, and judges, the text of the lowest step."""
+    texts = [program(2.0, 0.5, f"text of step {step}") for step in range(1, 7)]
+    digests = set()
+    for order in ([0, 0, 0, 0, 0, 0], [0.4, 0.2, 0, 0, 0, 0.3], [0.3, 0, 0.1, 0.2, 0, 0]):
+        script = [
+            Scripted(text, key=f"step-{step}", delay_s=delay)
+            for step, (text, delay) in enumerate(zip(texts, order, strict=True), 1)
+        ]
+        folder = tmp_path / "-".join(map(str, order))
+        models = Ensemble([scripted(script, batch=1)], [1.0])
+        with pool_of(task, workers) as pool:
+            result = run_search(folder, task, pool, models=models, proposers={"rewrite": 1}, steps=6)
+        assert result.evaluated == 2 and result.spent["evaluations"] == 2
+        assert result.best_program is not None and "# text of step 1" in result.best_program.source
+        digests.add(digest(folder))
+    assert len(digests) == 1
+
+
+class Dying(InlinePool):
+    """Stops the process's work in mid-air, as a kill would, at the n-th evaluation."""
+
+    def __init__(self, setup: Any, at: int | None) -> None:
+        super().__init__(setup)
+        self.at, self.measured = at, 0
+
+    def submit(self, fn: Any, *args: Any, deadline_s: float | None = None) -> Any:
+        if fn is measure:
+            self.measured += 1
+            if self.measured == self.at:
+                raise KeyboardInterrupt
+        return super().submit(fn, *args, deadline_s=deadline_s)
+
+
+def test_a_resume_judges_nothing_that_was_judged_and_stored(tmp_path: Path, task: Task) -> None:
+    with Dying(judges(task), None) as pool:
+        run_search(tmp_path / "whole", task, pool, steps=40)
+        needed = pool.measured
+    total = 0
+    for at in (3, 9, 9, 2, None):
+        with Dying(judges(task), at) as pool:
+            try:
+                run_search(tmp_path / "dying", task, pool, steps=40)
+            except KeyboardInterrupt:
+                assert at is not None
+            total += pool.measured
+    lost_at_most = 4 * (SMALL["batch"] + 1)
+    assert needed <= total <= needed + lost_at_most
+    assert digest(tmp_path / "dying") == digest(tmp_path / "whole")
+
+
+class Faulty(InlinePool):
+    """A machine that cannot judge every n-th program."""
+
+    def __init__(self, setup: Any, every: int) -> None:
+        super().__init__(setup)
+        self.every, self.count = every, 0
+
+    def submit(self, fn: Any, *args: Any, deadline_s: float | None = None) -> Any:
+        self.count += fn is measure
+        if fn is measure and self.count > 1 and self.count % self.every == 0:
+            lost: Future[Any] = Future()
+            lost.set_exception(InfrastructureError("the worker died twice"))
+            return lost
+        return super().submit(fn, *args, deadline_s=deadline_s)
+
+
+def test_unmeasured_programs_are_neither_zero_nor_charged(tmp_path: Path, task: Task) -> None:
+    with Faulty(judges(task), every=3) as pool:
+        result = run_search(tmp_path / "r", task, pool, steps=30)
+    rows = [row for row in candidates(tmp_path / "r") if row.get("evaluation", {}).get("outcome") == "unmeasured"]
+    assert result.stop is Stop.STEPS and rows
+    assert all("fitness" not in row["evaluation"] and row["charged"]["evaluations"] == 0 for row in rows)
+    assert "the worker died twice" in rows[0]["evaluation"]["reason"]
+    with Run.open(tmp_path / "r", write=False) as run:
+        assert all(run.has_program(row["program"]) for row in rows)
+
+
+def test_a_machine_that_cannot_judge_is_an_error(tmp_path: Path, task: Task) -> None:
+    with Faulty(judges(task), every=1) as pool:
+        result = run_search(tmp_path / "r", task, pool, steps=400)
+    assert result.stop is Stop.MACHINE and result.stop.exit_code == 1
+    assert "steps in a row could not be measured" in result.message
+
+
+def test_a_start_that_cannot_be_measured_raises(tmp_path: Path, task: Task) -> None:
+    class Dead(InlinePool):
+        def submit(self, fn: Any, *args: Any, deadline_s: float | None = None) -> Any:
+            if fn is not measure:
+                return super().submit(fn, *args, deadline_s=deadline_s)
+            lost: Future[Any] = Future()
+            lost.set_exception(InfrastructureError("no walls"))
+            return lost
+
+    with Dead(judges(task)) as pool, pytest.raises(InfrastructureError, match="start program could not be measured"):
+        run_search(tmp_path / "r", task, pool)
+
+
+def test_a_failing_start_can_be_improved_on(tmp_path: Path) -> None:
+    task = line_task(tmp_path / "line")
+    (tmp_path / "line" / "program.py").write_text("def solve(points):\n    raise NotImplementedError\n")
+    task = load_task(tmp_path / "line")
+    good = "```python\ndef solve(points):\n    return [3 * x for x in points]\n```"
+    with InlinePool(judges(task)) as pool:
+        result = run_search(
+            tmp_path / "r", task, pool, script=["prose", good], steps=12, verify=True, proposers={"rewrite": 1}
+        )
+    assert result.start is not None and result.start.failure is not None
+    assert result.best is not None and result.best.score == pytest.approx(9.0)
+    assert result.verified is not None and result.verified.gain > 0

@@ -71,7 +71,7 @@ def test_mix_honours_its_shares() -> None:
     )
     assert set(explored) == {elite.id for elite in cells.elites.values()}
     assert max(explored.values()) < 1.6 * min(explored.values())
-    with pytest.raises(ConfigError, match="elite \\+ explore = 1.5 is over 1"):
+    with pytest.raises(ConfigError, match=r"elite \+ explore = 1.5 is over 1"):
         parse(SelectionConfig, {"elite": 1.0, "explore": 0.5}, where="test")
 
 
@@ -94,7 +94,7 @@ def test_ucb_tree_leaves_a_parent_whose_children_disappoint() -> None:
         parent = int(select(island, random.Random(0), config).id, 16)
         seen[parent] += 1
         state.apply(candidate(step, None, parent=parent))
-    assert seen[0] > seen[1] > 5
+    assert min(seen[0], seen[1]) > 10
 
 
 def test_ucb_tree_backs_a_childs_success_up_to_its_ancestors() -> None:
