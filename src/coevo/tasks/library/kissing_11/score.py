@@ -13,11 +13,11 @@ def closest_pair(rows):
 
     kind = np.int64 if max(abs(x) for row in rows for x in row) < SMALL else object
     points = np.array(rows, dtype=kind)
-    best, pair = None, (0, 0)
+    best, pair = -1, (0, 0)
     for i in range(len(points) - 1):
         squared = ((points[i + 1 :] - points[i]) ** 2).sum(axis=1)
         j = int(squared.argmin())
-        if best is None or squared[j] < best:
+        if best < 0 or squared[j] < best:
             best, pair = int(squared[j]), (i, i + 1 + j)
     return best, pair
 
