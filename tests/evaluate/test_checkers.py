@@ -151,6 +151,15 @@ def test_unordered_is_a_multiset(got, expected, ok: bool) -> None:
     assert check_value(UNORDERED, got, expected).ok is ok
 
 
+def test_unordered_survives_what_is_long_or_strange() -> None:
+    huge = [[HUGE, i] for i in range(150)]
+    assert check_value(UNORDERED, huge[::-1], huge).ok
+    assert not check_value(UNORDERED, [[HUGE, i + 1] for i in range(300)], [[HUGE + 1, i] for i in range(300)]).ok
+    long_double = [np.longdouble(0.5), np.clongdouble(1 + 2j)]
+    assert check_value(FLOATS, long_double, [0.5, 1 + 2j]).ok
+    assert check_value(UNORDERED, np.array([2, 1], dtype=np.longdouble), [1.0, 2.0]).ok
+
+
 def test_unordered_needs_a_real_matching_not_a_greedy_one() -> None:
     near = Checker(name="unordered", rel=0, abs=1.0)
     # 1.5 is near both; only one assignment pairs everything

@@ -323,16 +323,44 @@ def test_a_broken_reference_is_the_tasks_fault(tmp_path: Path) -> None:
         run(judge, TOTAL)
 
 
+class Broken:
+    """A machine on which every program runs out of memory."""
+
+    level = Level.NAMESPACES
+
+    def run(self, job: Job) -> Execution:
+        return Execution(Status.MEMORY, error="killed")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_machine_that_goes_bad_later_is_not_the_programs_fault(tmp_path: Path) -> None:
+    with Judge(total_task(tmp_path / "total")) as judge:
+        assert run(judge, TOTAL).correctness == 1.0
+        runner = judge.inner.runner
+        judge.inner.runner = replace(runner, sandbox=Broken())
+        result = run(judge, TOTAL)
+        assert (result.outcome, result.fitness) == (Outcome.UNMEASURED, None) and "known-good" in result.reason
+        judge.inner.runner = runner
+        assert run(judge, TOTAL).correctness == 1.0
+
+
+def test_a_checker_that_stumbles_measures_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    task = make_task(
+        tmp_path / "odd",
+        {"kind": "function", "entry": "f", "checker": {"name": "custom"}},
+        program_py="def f(x):\n    return x\n",
+        tests_jsonl=lines({"split": "public", "args": [1], "expected": 1}),
+        checker_py="import numpy\ndef check(output, expected, arguments):\n    return numpy.array([True, False])\n",
+    )
+    with Judge(task) as judge:
+        result = run(judge, task.start.source)
+    assert (result.outcome, result.fitness) == (Outcome.UNMEASURED, None)
+    assert "checker.py" in result.reason and "bug of the judge" in result.reason and caplog.records
+
+
 def test_a_machine_that_cannot_run_the_canary_is_named(judge: Judge) -> None:
-    class Broken:
-        level = Level.NAMESPACES
-
-        def run(self, job: Job) -> Execution:
-            return Execution(Status.MEMORY, error="killed")
-
-        def close(self) -> None:
-            pass
-
     runner = judge.inner.runner
     with pytest.raises(SandboxError, match="machine cannot run even a known-good program"):
         canary(Runner(Broken(), runner.preload, runner.limits))

@@ -29,8 +29,9 @@ import numpy as np
 from coevo.evaluate.show import clip, show
 from coevo.tasks.types import Checker
 
-MAX_MATCHED = 300
-"""Unordered items left after exact matching, up to which a best matching within tolerance is searched."""
+MAX_MATCHED = 100
+"""Unordered items left after exact matching, up to which a best matching within tolerance is searched (it takes cubic time);
+more than these are compared in the order of their text."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,11 @@ def _verdict(difference: _Difference | None) -> Verdict:
 
 def _plain(value: Any) -> Any:
     """Numpy arrays and scalars as lists and numbers; other values as they are."""
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+        if isinstance(value, np.generic):  # a long double has no counterpart in Python
+            return complex(value) if isinstance(value, np.complexfloating) else float(value)
+    return value
 
 
 def _compare(same: Same, got: Any, expected: Any, path: str) -> _Difference | None:
@@ -253,7 +258,7 @@ def _pair(same: Same, got: list[Any], expected: list[Any]) -> Any | None:
     """The first expected item without a partner, or None. Numbers pair in sorted order, which is optimal on a line."""
     real = all(isinstance(x, int | float) and not isinstance(x, bool) and x == x for x in [*got, *expected])
     if real or len(expected) > MAX_MATCHED:
-        order = (lambda x: x) if real else (lambda x: repr(_key(x)))
+        order = (lambda x: x) if real else (lambda x: show(_plain(x), 400))
         pairs = zip(sorted(got, key=order), sorted(expected, key=order), strict=True)
         return next((e for g, e in pairs if _compare(same, g, e, "") is not None), None)
     owner: dict[int, int] = {}
@@ -308,13 +313,15 @@ def _sequence(got: list[str], expected: list[str], unit: str, same: Callable[[st
             return Verdict(False, f"{unit} {i}: got {show(g)}, expected {show(e)}")
     if len(got) < len(expected):
         first = show(expected[len(got)])
-        return Verdict(False, f"got {len(got)} {unit}s, expected {len(expected)}: the output ends before {first}")
+        return Verdict(False, f"{_count(got, unit)} instead of {len(expected)}: the output ends before {first}")
     if len(got) > len(expected):
-        return Verdict(
-            False,
-            f"got {len(got)} {unit}s, expected {len(expected)}: the first one too many is {show(got[len(expected)])}",
-        )
+        first = show(got[len(expected)])
+        return Verdict(False, f"{_count(got, unit)} instead of {len(expected)}: the first one too many is {first}")
     return RIGHT
+
+
+def _count(items: list[str], unit: str) -> str:
+    return f"{len(items)} {unit}{'' if len(items) == 1 else 's'}"
 
 
 def _token_close(close: Close, got: str, expected: str) -> bool:

@@ -28,6 +28,8 @@ def describe_fault(answer: CallResult, limits: Limits, *, told: bool = True) -> 
     error = printable(clip(answer.error, 400)) if told else ""
     if answer.status is Status.ERROR:
         place = f" (line {answer.line}{f' of {answer.file}' if answer.file else ''})" if answer.line else ""
+        if error.endswith(f"line {answer.line})"):  # a SyntaxError's own message says it
+            place = ""
         return f"raised {error or 'an exception'}{place}"
     said = {
         Status.EXITED: "the process ended before the answer was given",

@@ -13,11 +13,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from coevo.errors import InfrastructureError, SandboxError, TaskError
+from coevo.errors import CoevoError, InfrastructureError, SandboxError, TaskError
 from coevo.evaluate.checkers import RIGHT, check_value
 from coevo.evaluate.efficiency import EfficiencyConfig
 from coevo.evaluate.feedback import describe_fault
-from coevo.evaluate.findings import Findings
+from coevo.evaluate.findings import Findings, judge_bug
 from coevo.evaluate.opened import OpenJudge
 from coevo.evaluate.openevolve import OpenEvolveJudge
 from coevo.evaluate.running import Meter, Runner
@@ -26,6 +26,9 @@ from coevo.evaluate.types import Evaluation, Failure, Outcome
 from coevo.programs import Program
 from coevo.sandbox.types import Call, Level, Preload, Sandbox, SandboxConfig
 from coevo.tasks.types import Checker, Kind, Split, Task
+
+_BLAMES_THE_MACHINE_TOO = (Failure.CRASH, Failure.TIMEOUT, Failure.MEMORY)
+"""Failures that a machine in trouble would give to any program."""
 
 Inner = TestedJudge | OpenJudge | OpenEvolveJudge
 
@@ -83,13 +86,7 @@ class Judge:
         `seed` draws the timing inputs and seeds the candidate's random generators. Raises only for what is wrong with
         the task (`TaskError`), the config or the machine's walls; never for what the candidate does.
         """
-        inner = self._opened()
-        meter = Meter()
-        try:
-            findings = inner.judge(program, split=split, seed=seed, meter=meter)
-        except InfrastructureError as e:
-            findings = Findings(Outcome.UNMEASURED, None, failure=Failure.INFRASTRUCTURE, reason=str(e))
-        return self._evaluation(program, findings, meter, split=split, seed=seed)
+        return self._judged(program, self._opened(), split=split, seed=seed)
 
     def baseline(self, seconds: float, *, split: Split, seed: int) -> Evaluation:
         """Judge the task's no-model optimiser, given `seconds` of CPU in all (shared evenly by the split's instances)."""
@@ -100,12 +97,22 @@ class Judge:
         total = share if self.task.config.fresh_process else seconds
         limits = self.task.config.limits.model_copy(update={"cpu_s": 1.25 * total + 10, "wall_s": None})
         roomy = OpenJudge(self.task, inner.runner.with_limits(limits))
+        return self._judged(self.task.baseline, roomy, split=split, seed=seed, more={"seconds": share})
+
+    def _judged(self, program: Program, inner: Inner, *, split: Split, seed: int, **more: Any) -> Evaluation:
+        """A program is blamed only if the canary still sings after it failed; a judge that stumbles measures nothing."""
         meter = Meter()
         try:
-            findings = roomy.judge(self.task.baseline, split=split, seed=seed, meter=meter, more={"seconds": share})
+            findings = inner.judge(program, split=split, seed=seed, meter=meter, **more)
+            if findings.failure in _BLAMES_THE_MACHINE_TOO:
+                canary(inner.runner)
         except InfrastructureError as e:
-            findings = Findings(Outcome.UNMEASURED, None, failure=Failure.INFRASTRUCTURE, reason=str(e))
-        return self._evaluation(self.task.baseline, findings, meter, split=split, seed=seed)
+            findings = unmeasured(e)
+        except CoevoError:
+            raise
+        except Exception as e:
+            findings = unmeasured(judge_bug("the judge", e))
+        return self._evaluation(program, findings, meter, split=split, seed=seed)
 
     def _evaluation(self, program: Program, findings: Findings, meter: Meter, *, split: Split, seed: int) -> Evaluation:
         return Evaluation(
@@ -134,6 +141,11 @@ class Judge:
                 self.close()
                 raise
         return self._inner
+
+
+def unmeasured(error: InfrastructureError) -> Findings:
+    """Nothing is known about the program."""
+    return Findings(Outcome.UNMEASURED, None, failure=Failure.INFRASTRUCTURE, reason=str(error))
 
 
 def judge_of(task: Task, runner: Runner, efficiency: EfficiencyConfig) -> Inner:

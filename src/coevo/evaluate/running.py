@@ -9,12 +9,16 @@ from coevo.errors import InfrastructureError
 from coevo.programs import Program
 from coevo.sandbox.types import Call, CallResult, Execution, Job, Limits, Preload, Sandbox, Status
 
-PATIENCE = 3
-"""Executions that end at the CPU or wall limit before the tests that are left are given up."""
+PATIENCE = 2
+"""Tests that run into the CPU or wall limit, each with all of it to itself, before the tests that are left are given up."""
+
+MAX_SLOW = 4
+"""Processes that end at one of these limits before the tests that are left are given up."""
 
 MAX_RESTARTS = 40
 """Further processes after the first, for the tests that a dead one left."""
 
+_OUT_OF_PATIENCE = "not run: too many tests before ran into the time limit"
 _SLOW = (Status.CPU, Status.WALL)
 _SHARED = (*_SLOW, Status.MEMORY, Status.OUTPUT)
 """Limits that all calls of a process share: a call that was not the first there is tried again in a process of its own."""
@@ -60,28 +64,29 @@ class Runner:
 
     def script(self, program: Program, stdin: str, meter: Meter, *, seed: int) -> Execution:
         """The program as `__main__` with `stdin` as its standard input."""
-        return self.run(self._job(program, seed, stdin=stdin.encode("utf-8", "surrogateescape")), meter)
+        return self.run(self._job(program, seed, stdin=stdin.encode("utf-8", "surrogatepass")), meter)
 
     def call_each(
         self, program: Program, entry: str, calls: Sequence[Call], meter: Meter, *, seed: int
     ) -> list[CallResult]:
         """One result per call. What a process that died leaves undone is done in further processes (bounded)."""
         results: list[CallResult] = []
-        slow = 0
+        slow = timed_out = 0
         for _ in range(1 + MAX_RESTARTS):
             execution = self.call(program, entry, calls[len(results) :], meter, seed=seed)
             begun = _begun(execution)
             slow += execution.status in _SLOW
+            timed_out += bool(begun) and begun[0].status in _SLOW
             cut = next((i for i, result in enumerate(begun) if i and result.status in _SHARED), len(begun))
             results += begun[:cut]
             if len(results) >= len(calls):
                 return results
             if not begun:  # it did not even load; it never will
                 return results + [_failed(execution)] * (len(calls) - len(results))
-            if slow >= PATIENCE:
+            if timed_out >= PATIENCE or slow >= MAX_SLOW:
                 break
-        reason = f"not run: {slow} executions before ended at the time limit" if slow else "not run: too many crashes"
-        return results + [CallResult(Status.SKIPPED, error=reason)] * (len(calls) - len(results))
+        skipped = CallResult(Status.SKIPPED, error=_OUT_OF_PATIENCE if slow else "not run: too many crashes before")
+        return results + [skipped] * (len(calls) - len(results))
 
     def script_each(self, program: Program, stdins: Sequence[str], meter: Meter, *, seed: int) -> list[Execution]:
         """One execution per standard input, until patience ends; the rest are skipped."""
@@ -89,8 +94,7 @@ class Runner:
         slow = 0
         for stdin in stdins:
             if slow >= PATIENCE:
-                reason = f"not run: {slow} executions before ended at the time limit"
-                results.append(Execution(Status.SKIPPED, error=reason))
+                results.append(Execution(Status.SKIPPED, error=_OUT_OF_PATIENCE))
                 continue
             results.append(self.script(program, stdin, meter, seed=seed))
             slow += results[-1].status in _SLOW
