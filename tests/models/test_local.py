@@ -293,7 +293,7 @@ def test_a_gguf_file_is_converted_once_and_is_the_same_model(tmp_path, monkeypat
     environ = {"COEVO_CACHE": str(tmp_path / "cache")}
     leftovers = tmp_path / "cache/models" / f".{weights.hashlib.sha256(file.read_bytes()).hexdigest()}.part"
     leftovers.mkdir(parents=True)
-    (leftovers / "model.safetensors").write_bytes(b"half of a killed conversion")
+    (leftovers / "model-00002.safetensors").write_bytes(b"half of a killed conversion")
     with open_model(f"local:{file}", environ=environ) as model:
         ids = torch.tensor([model._prompt(req("def f(x):\n    return x")).ids])
         assert tokenizer.decode(ids[0]) == tokenizer.decode(tokenizer(tiny_prompt(tokenizer))["input_ids"])
@@ -301,6 +301,7 @@ def test_a_gguf_file_is_converted_once_and_is_the_same_model(tmp_path, monkeypat
             gap = (model._model(ids).logits - source(ids).logits).abs().max().item()
         assert gap < 1e-4
         assert next(model._model.parameters()).dtype == torch.float32 and not leftovers.exists()
+        assert not list((tmp_path / "cache").rglob("model-00002.safetensors"))
         first = model.generate([req("a")])
     monkeypatch.setattr(weights, "_convert", None)  # a second conversion would fail
     with open_model(f"local:{file}", environ=environ) as again:
