@@ -74,6 +74,7 @@ class SearchConfig(Config):
     migrants: int = Field(default=1, ge=1, le=100)
     """Best programs that each island sends to the next one."""
     selection: SelectionConfig = SelectionConfig()
+    """How a parent is drawn from its island."""
 
     proposers: dict[ProposerName, float] | None = None
     """Weights. None: everything that the strategy and the models given allow."""
