@@ -58,7 +58,12 @@ class DoctorReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {**asdict(self), "rungs": {str(k): list(v) for k, v in self.rungs.items()}, "level": self.level, "healthy": self.healthy}
+        return {
+            **asdict(self),
+            "rungs": {str(k): list(v) for k, v in self.rungs.items()},
+            "level": self.level,
+            "healthy": self.healthy,
+        }
 
 
 def examine(config: SandboxConfig | None = None, *, seconds: float = 2.0) -> DoctorReport:
@@ -92,7 +97,9 @@ def _examine_set(config: SandboxConfig, preload: Preload, seconds: float) -> tup
             times.append(time.perf_counter() - now)
     times.sort()
     p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
-    return Warmth(preload, sandbox.level, start_s, len(times) / sum(times), statistics.median(times) * 1e3, p99 * 1e3), canaries
+    return Warmth(
+        preload, sandbox.level, start_s, len(times) / sum(times), statistics.median(times) * 1e3, p99 * 1e3
+    ), canaries
 
 
 def _job(source: str, argument: object, preload: Preload = Preload.STDLIB) -> Job:
@@ -120,16 +127,28 @@ def f(path):
 _FORKS = "import os\ndef f(x):\n    if os.fork() == 0: os._exit(0)\n    return ['forked']"
 _CONNECTS = "import socket\ndef f(x):\n    socket.socket()\n    return ['a socket']"
 CANARIES: tuple[tuple[str, str, _Judge], ...] = (
-    ("a right program is right", "def f(x): return [41 + 1]", lambda e: e.status is Status.OK and e.calls[0].value == [42]),
+    (
+        "a right program is right",
+        "def f(x): return [41 + 1]",
+        lambda e: e.status is Status.OK and e.calls[0].value == [42],
+    ),
     ("a loop is ended", "def f(x):\n    while True: pass", lambda e: e.status is Status.CPU),
     ("memory is bounded", "def f(x):\n    return len(b'x' * (1 << 30))", lambda e: e.status is Status.MEMORY),
     ("output is bounded", "def f(x):\n    while True: print('x' * 1000)", lambda e: e.status is Status.OUTPUT),
     ("an early exit is no answer", "import os\nos._exit(0)", lambda e: e.status is Status.EXITED),
-    ("an object that equals all is no answer", "class A:\n    __eq__ = lambda *a: True\ndef f(x): return A()", lambda e: e.status is Status.INVALID),
+    (
+        "an object that equals all is no answer",
+        "class A:\n    __eq__ = lambda *a: True\ndef f(x): return A()",
+        lambda e: e.status is Status.INVALID,
+    ),
     ("the host's files cannot be read", _READS, _nothing),
     ("no process can be made", _FORKS, _nothing),
     ("no socket can be made", _CONNECTS, _nothing),
-    ("the next program is right", "def f(x): return [41 + 1]", lambda e: e.status is Status.OK and e.calls[0].value == [42]),
+    (
+        "the next program is right",
+        "def f(x): return [41 + 1]",
+        lambda e: e.status is Status.OK and e.calls[0].value == [42],
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import marshal
 import socket
 import subprocess
 import threading
@@ -120,11 +121,14 @@ class LocalSandbox:
                     continue
                 try:
                     raw = worker.run(header, payload, job.limits.wall)
-                    execution = report.interpret(job, raw)
+                    execution = report.interpret(job, raw, can_kill_itself=self._level is not Level.NAMESPACES)
                 except WorkerDied as e:
                     self._discard(worker)
                     why = str(e)
                     continue
+                except BaseException:
+                    self._discard(worker)
+                    raise
                 if execution.status is not Status.INFRASTRUCTURE:
                     self._put_back(job.preload, worker)
                     return execution
@@ -208,9 +212,10 @@ def pack(job: Job) -> tuple[bytes, bytes]:
             calls.append(encode((list(call.args), dict(call.kwargs)), arrays=arrays))
         except CodecError as e:
             raise UsageError(f"arguments of call {i}: {e}") from None
-    body = encode(
+    sources = [(name, text.encode("utf-8", "surrogatepass")) for name, text in job.files]
+    body = marshal.dumps(
         {
-            "files": list(job.files),
+            "files": sources,
             "main": job.main,
             "entry": job.entry,
             "calls": calls,
@@ -219,7 +224,7 @@ def pack(job: Job) -> tuple[bytes, bytes]:
         }
     )
     payload = b"".join((len(job.stdin).to_bytes(8, "little"), job.stdin, body))
-    files_room = sum(4096 * (len(text.encode("utf-8", "surrogatepass")) // 4096 + 2) for _, text in job.files)
+    files_room = sum(4096 * (len(source) // 4096 + 2) for _, source in sources)
     header = HEADER.pack(
         len(payload),
         limits.cpu_s,

@@ -69,8 +69,12 @@ def lost(job: Job, why: str) -> Execution:
     return Execution(Status.INFRASTRUCTURE, calls, error=why)
 
 
-def interpret(job: Job, raw: Raw) -> Execution:
-    """Judge how an execution ended, from the kernel's account first, the process's own words second."""
+def interpret(job: Job, raw: Raw, *, can_kill_itself: bool = True) -> Execution:
+    """Judge how an execution ended, from the kernel's account first, the process's own words second.
+
+    Process 1 of a pid namespace cannot kill itself: there (not `can_kill_itself`), a kill that neither a limit nor
+    we account for came from outside.
+    """
     answers = bytes(raw.streams[3])
     if len(answers) < READY_SIZE or answers[0] != 0:
         why = bytes(raw.streams[2]).decode(errors="replace") or f"wait status {raw.status}"
@@ -79,6 +83,8 @@ def interpret(job: Job, raw: Raw) -> Execution:
     frames = _frames(answers, READY_SIZE)
     done = bool(frames) and frames[-1][0] == wire.DONE
     status, error = _ending(job, raw, done, floor_kib)
+    if not can_kill_itself and status is Status.CRASHED and os.WTERMSIG(raw.status) == signal.SIGKILL:
+        return lost(job, "the program was killed from outside, perhaps for want of memory on this machine")
     fault = next((payload for kind, payload in frames if kind == wire.FAULT), None)
     where: CallResult | None = None
     if fault is not None and status in (Status.EXITED, Status.OK):

@@ -27,8 +27,8 @@ class Walls:
         self.level = level
         self.tasks = tasks
         self.namespaces = level == "namespaces"
-        self.own_scratch = level in ("namespaces", "bubblewrap")
-        self.may_leave_children = level in ("rlimits", "bare")
+        self.own_scratch = level in ("namespaces", "bubblewrap", "bare")
+        self.may_leave_children = level == "rlimits"
         self.clone_flags = sc.CLONE_NEWPID | sc.CLONE_NEWNS if self.namespaces else 0
         self.limits = level != "bare"
         self.landlock: dict[bool, walls.Landlock] = {}
@@ -49,6 +49,8 @@ class Walls:
                 )
         if self.namespaces:
             sc.drop_bounding_set()
+        if self.limits:
+            walls.limit_worker()
         # Without a scratch folder to write to, the rules are the same for every job, and many: made once.
         self.rules = self.landlock[False].ruleset(readable, None) if level == "landlock" else -1
 
@@ -56,7 +58,7 @@ class Walls:
         """Bind the calling process, for good."""
         if not self.limits:
             return
-        walls.limit_resources(
+        walls.limit_job(
             address_space=address_space + header.memory,
             cpu_s=header.cpu_s,
             file_bytes=header.scratch,
@@ -100,7 +102,11 @@ def become(
     except BaseException as e:
         os.write(2, f"{type(e).__name__}: {e}".encode(errors="replace"))
         os._exit(wire.SETUP_FAILED)
-    os._exit(runner.run(job, answers))
+    try:
+        code = runner.run(job, answers)
+    except BaseException:
+        code = 1
+    os._exit(code)
 
 
 def _receive(control: int, size: int) -> bytes:

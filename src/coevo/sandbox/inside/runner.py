@@ -7,6 +7,7 @@ write frames of its own there; they are worth what any answer of its is worth.
 from __future__ import annotations
 
 import atexit
+import marshal
 import os
 import random
 import sys
@@ -52,6 +53,8 @@ class Answers:
             payload = encode(("invalid", f"returned a value that cannot be judged: {e}", None, None))
         except MemoryError:
             payload = _OUT_OF_MEMORY
+        except BaseException:  # a thread of the candidate changes the value meanwhile, or its type's name is not a name
+            payload = encode(("invalid", "returned a value that cannot be read", None, None))
         else:
             self.left -= len(payload)
         self.send(ANSWER, payload)
@@ -62,8 +65,9 @@ class Job:
 
     def __init__(self, fields: dict[str, Any]) -> None:
         here = os.getcwd()
-        self.path = os.path.join(here, fields["main"])
-        self.files = frozenset(os.path.join(here, name) for name, _ in fields["files"])
+        self.path = f"{here}/{fields['main']}"
+        self.files = frozenset(f"{here}/{name}" for name, _ in fields["files"])
+        self.source: bytes = dict(fields["files"])[fields["main"]]
         self.entry: str | None = fields["entry"]
         self.calls: list[bytes] = fields["calls"]
         self.argv: list[str] = fields["argv"]
@@ -71,14 +75,16 @@ class Job:
 
 
 def unpack(payload: bytes) -> Job:
-    """Read a job and write its files."""
-    fields = decode(payload)
-    for name, text in fields["files"]:
-        folder = os.path.dirname(name)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
-        with open(name, "wb") as file:
-            file.write(text.encode("utf-8", "surrogatepass"))
+    """Read a job and write its files. The payload is the judge's own: nothing of it was written by a candidate's process."""
+    fields = marshal.loads(payload)
+    for name, source in fields["files"]:
+        if "/" in name:
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        view = memoryview(source)
+        while view:
+            view = view[os.write(file, view) :]
+        os.close(file)
     return Job(fields)
 
 
@@ -99,21 +105,19 @@ def _seed(seed: int) -> None:
         numpy.random.seed(seed % (1 << 32))
 
 
-def _load(path: str, name: str) -> types.ModuleType:
+def _load(job: Job, name: str) -> types.ModuleType:
     module = types.ModuleType(name)
-    module.__file__ = path
+    module.__file__ = job.path
     module.__dict__["__builtins__"] = __builtins__
     sys.modules[name] = module
-    with open(path, "rb") as file:
-        source = file.read()
-    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    exec(compile(job.source, job.path, "exec", dont_inherit=True), module.__dict__)
     return module
 
 
 def _run_calls(job: Job, entry: str, answers: Answers) -> int:
     sys.argv = [job.path]
     try:
-        module = _load(job.path, os.path.basename(job.path).removesuffix(".py"))
+        module = _load(job, os.path.basename(job.path).removesuffix(".py"))
         function = module.__dict__.get(entry)
         if function is None:
             raise NameError(f"the program defines no {entry!r}")
@@ -142,7 +146,7 @@ def _run_script(job: Job, answers: Answers) -> int:
     sys.argv = [job.path, *job.argv]
     code = 0
     try:
-        _load(job.path, MAIN_MODULE)
+        _load(job, MAIN_MODULE)
     except SystemExit as e:
         code = _exit_code(e)
     except BaseException as e:

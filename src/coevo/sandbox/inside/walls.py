@@ -224,16 +224,20 @@ THREADS = 64
 _MAIN_STACK = 64 << 20
 
 
-def limit_resources(*, address_space: int, cpu_s: float, file_bytes: int, tasks: int) -> None:
-    """Resource limits of one execution. The CPU limit is a backstop: the kernel fires it up to a fifth early."""
-    limit(resource.RLIMIT_AS, address_space)
-    limit(resource.RLIMIT_CPU, int(cpu_s * 1.3) + 2)
-    limit(resource.RLIMIT_FSIZE, file_bytes)
-    limit(resource.RLIMIT_NPROC, tasks)
-    # Threads took their default stack size when the worker started; this raises only the main thread's.
+def limit_worker() -> None:
+    """The limits that are the same for all jobs: children inherit them."""
+    # Threads took their default stack size when Python started; this raises only the main thread's.
     limit(resource.RLIMIT_STACK, _MAIN_STACK)
     limit(resource.RLIMIT_NOFILE, 64)
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_MSGQUEUE, 0)
     limit(resource.RLIMIT_MEMLOCK, 0)
     limit(resource.RLIMIT_SIGPENDING, 256)
+
+
+def limit_job(*, address_space: int, cpu_s: float, file_bytes: int, tasks: int) -> None:
+    """The limits of one execution. The CPU limit is a backstop: the kernel fires it up to a fifth early."""
+    limit(resource.RLIMIT_AS, address_space)
+    limit(resource.RLIMIT_CPU, int(cpu_s * 1.3) + 2)
+    limit(resource.RLIMIT_FSIZE, file_bytes)
+    limit(resource.RLIMIT_NPROC, tasks)
