@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from coevo.errors import TaskError
 from coevo.tasks.types import Kind, Split, Test
-from coevo.tasks.values import from_json, to_json
+from coevo.tasks.values import MAX_DIGITS, from_json, to_json
 
 FILE = "tests.jsonl"
 
@@ -103,7 +103,7 @@ def _value(record: dict[str, Any], key: str, where: str) -> Any:
 def parse_line(line: bytes, where: str) -> dict[str, Any]:
     """One line of a JSONL file as an object, strictly: no NaN, no key twice. Raises a `TaskError` that starts with `where`."""
     try:
-        record = json.loads(line, parse_constant=_constant, object_pairs_hook=_pairs)
+        record = json.loads(line.strip(), parse_constant=_constant, parse_int=_int, object_pairs_hook=_pairs)
     except UnicodeDecodeError:
         raise TaskError(f"{where} is not UTF-8 text") from None
     except json.JSONDecodeError as e:
@@ -120,6 +120,12 @@ def parse_line(line: bytes, where: str) -> dict[str, Any]:
 def _constant(name: str) -> Any:
     tag = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}[name]
     raise ValueError(f'{name} is not JSON; write {{"$float": "{tag}"}}')
+
+
+def _int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f'an integer of {len(digits):,} digits; write {{"$int": "0x..."}}, in hexadecimal')
+    return int(digits)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import Any
 MAX_DEPTH = 200
 """Nesting beyond this is refused, so that no value can exhaust the interpreter's stack."""
 
-_JSON_DIGITS = 4000
+MAX_DIGITS = 4000
 """Longer integers are written in hexadecimal: Python refuses decimal text of more than 4,300 digits."""
 
 
@@ -35,7 +35,7 @@ def to_json(value: Any, depth: int = 0) -> Any:
     if value is None or kind is bool or kind is str:
         return value
     if kind is int:
-        return value if value.bit_length() < _JSON_DIGITS * 3 else {"$int": hex(value)}
+        return value if value.bit_length() < MAX_DIGITS * 3 else {"$int": hex(value)}
     if kind is float:
         return value if math.isfinite(value) else {"$float": str(value)}
     if kind is complex:
@@ -105,7 +105,7 @@ def _dict(content: Any, depth: int) -> dict[Any, Any]:
 
 def _float(content: Any, depth: int) -> float:
     known = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-    if content not in known:
+    if not isinstance(content, str) or content not in known:
         raise ValueError(f"takes one of {', '.join(known)}, not {content!r:.60}")
     return known[content]
 

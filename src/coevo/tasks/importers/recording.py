@@ -20,7 +20,9 @@ from coevo.tasks.values import to_json
 MAX_CALLS = 200
 """Different calls of one check that become tests; further ones are left out."""
 
-_LIMITS = Limits(cpu_s=20, output_bytes=8 << 20)
+OUTPUT_BYTES = 8 << 20
+"""Of all recorded calls of a row."""
+
 _RECORDER = Path(__file__).parent / "recorder.py"
 
 
@@ -45,8 +47,9 @@ class Refused:
 class Recorder:
     """Records rows in a sandbox."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, cpu_s: float) -> None:
         self._sandbox = sandbox
+        self._limits = Limits(cpu_s=cpu_s, output_bytes=OUTPUT_BYTES)
         self._source = _RECORDER.read_text(encoding="utf-8")
 
     def record(self, row: Row) -> Recorded | Refused:
@@ -90,7 +93,7 @@ class Recorder:
     def _run(
         self, files: tuple[tuple[str, str], ...], entry: str, calls: tuple[Call, ...], preload: Preload, *, seed: int
     ) -> Execution:
-        job = Job(files, MAIN, entry=entry, calls=calls, preload=preload, limits=_LIMITS, seed=seed)
+        job = Job(files, MAIN, entry=entry, calls=calls, preload=preload, limits=self._limits, seed=seed)
         execution = self._sandbox.run(job)
         if execution.status is Status.INFRASTRUCTURE:
             raise SandboxError(f"the sandbox failed while a row was recorded: {execution.error}")
@@ -98,13 +101,13 @@ class Recorder:
 
 
 @contextmanager
-def open_recorder() -> Iterator[Recorder]:
-    """A recorder with a sandbox of its own."""
+def open_recorder(cpu_s: float) -> Iterator[Recorder]:
+    """A recorder with a sandbox of its own; each execution may use `cpu_s` seconds of CPU time."""
     from coevo.sandbox import open_sandbox
 
     sandbox = open_sandbox(SandboxConfig(), preload=Preload.STDLIB, workers=1)
     try:
-        yield Recorder(sandbox)
+        yield Recorder(sandbox, cpu_s)
     finally:
         sandbox.close()
 

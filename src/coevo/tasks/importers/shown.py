@@ -6,12 +6,16 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from coevo.tasks.values import to_json
 
 _LONGEST = 4000
 """Characters of a call that is looked for in a text."""
+
+_MOST = 500
+"""Calls that are looked at in one text."""
 
 
 def call_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -40,16 +44,36 @@ def without_examples(prompt: str, entry: str, keys: Collection[str]) -> str:
 
 
 def _calls(text: str, entry: str) -> Iterator[str]:
-    for match in re.finditer(rf"(?<![\w.]){re.escape(entry)}\s*\(", text):
-        rest = text[match.start() : match.start() + _LONGEST]
-        for end in (i + 1 for i, mark in enumerate(rest) if mark == ")"):
-            try:
-                call = ast.parse(" ".join(rest[:end].split("\n")), mode="eval").body
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-            if isinstance(call, ast.Call):
-                yield from _key(call)
-            break
+    for match in islice(re.finditer(rf"(?<![\w.]){re.escape(entry)}\s*\(", text), _MOST):
+        end = _closing(text, match.end(), match.start() + _LONGEST)
+        if end is None:
+            continue
+        try:
+            call = ast.parse(" ".join(text[match.start() : end].split("\n")), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        if isinstance(call, ast.Call):
+            yield from _key(call)
+
+
+def _closing(text: str, start: int, stop: int) -> int | None:
+    """Where the parenthesis opened just before `start` is closed; brackets inside string literals do not count."""
+    depth, quote, position = 1, "", start
+    while position < min(stop, len(text)):
+        mark = text[position]
+        if quote:
+            position += mark == "\\"
+            quote = "" if mark == quote else quote
+        elif mark in "'\"":
+            quote = mark
+        elif mark in "([{":
+            depth += 1
+        elif mark in ")]}":
+            depth -= 1
+            if not depth:
+                return position + 1
+        position += 1
+    return None
 
 
 def _key(call: ast.Call) -> Iterator[str]:
