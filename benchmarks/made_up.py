@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from coevo.evaluate.types import Evaluation, Outcome
-from coevo.evolve.records import Traits
+from coevo.evolve.records import Traits, packed
 from coevo.evolve.types import Proposal
 from coevo.evolve.worker import Made, Order
 from coevo.programs import Program
@@ -22,7 +22,7 @@ def made_up_child(state: Any, order: Order) -> Made:
         skeleton=f"{rng.getrandbits(64):016x}",
         constants=12,
         descriptors=(rng.uniform(200, 20_000), rng.uniform(0, 60)),
-        sketch=tuple(sorted(rng.getrandbits(32) for _ in range(32))),
+        sketch=packed(sorted(rng.getrandbits(32) for _ in range(32))),
     )
     return Made(Proposal(order.edit, program), traits)
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from coevo.evaluate.types import Failure, Outcome
-from coevo.evolve.records import Candidate, Decision, Summary, Traits
+from coevo.evolve.records import Candidate, Decision, Summary, Traits, packed
 from coevo.evolve.settings import SearchConfig
 from coevo.evolve.state import State
 from coevo.evolve.types import Edit
@@ -40,7 +40,7 @@ def candidate(
     return Candidate(
         Decision(step, edit, island, "" if parent is None else program_id(parent)),
         program=program_id(number),
-        traits=Traits(structure or f"s{number}", f"k{number}", 3, descriptors, sketch or (number,)),
+        traits=Traits(structure or f"s{number}", f"k{number}", 3, descriptors, packed(sketch or (number,))),
         evaluation=summary,
         duplicate=duplicate,
         **more,

@@ -177,7 +177,7 @@ def test_one_structure_cannot_crowd_out_an_island() -> None:
     state.apply(candidate(0, 0.1, structure="start"))
     for step in range(1, 30):
         state.apply(candidate(step, 0.1 + step / 100, parent=0, structure="clone"))
-    kept = [m for m in state.archive.members() if m.traits.structure == "clone"]
+    kept = [m for m in state.archive.members() if m.structure == "clone"]
     assert [m.step for m in sorted(kept, key=lambda m: m.rank_key)] == [29, 28, 27]
 
 

@@ -43,7 +43,11 @@ class Member:
     island: int
     parent: str
     edit: Edit
-    traits: Traits
+    structure: str
+    skeleton: str
+    constants: int
+    sketch: bytes
+    """These four as in `Traits`."""
     cell: tuple[int, ...] = ()
     score: float | None = None
     migrant: bool = False
@@ -88,7 +92,7 @@ class Island:
         if member.id in self.members:
             return False
         self._insert(member)
-        twins = self._structures[member.traits.structure]
+        twins = self._structures[member.structure]
         if len(twins) > self.per_structure:
             self._evict_last(twins)
         if len(self.members) > self.capacity:
@@ -110,7 +114,7 @@ class Island:
         key = member.rank_key
         self.members[member.id] = member
         insort(self.ranked, key)
-        insort(self._structures.setdefault(member.traits.structure, []), key)
+        insort(self._structures.setdefault(member.structure, []), key)
         elite = self.elites.get(member.cell)
         if elite is None:
             self.cells.append(member.cell)
@@ -131,10 +135,10 @@ class Island:
             return
         _discard(self.ranked, key)
         _discard(self._ordinary, key)
-        twins = self._structures[member.traits.structure]
+        twins = self._structures[member.structure]
         _discard(twins, key)
         if not twins:
-            del self._structures[member.traits.structure]
+            del self._structures[member.structure]
         del self.members[member.id]
         self.visits.pop(member.id, None)
         self.backed_up.pop(member.id, None)
@@ -152,7 +156,7 @@ class Archive:
         self.best: Member | None = None
         self.latest: str = ""
         """Id of the last program that was measured (scored or failed); the start until then."""
-        self.attempts: dict[str, deque[str]] = {}
+        self.attempts: dict[str, tuple[str, ...]] = {}
         """Per living parent: its last measured children, failures included."""
         self.migrations = 0
 
@@ -174,7 +178,7 @@ class Archive:
         island = self.islands[candidate.decision.island]
         parent = candidate.decision.parent
         if parent:
-            self.attempts.setdefault(parent, deque(maxlen=RECENT_CHILDREN)).append(program)
+            self.attempts[parent] = (*self.attempts.get(parent, ()), program)[-RECENT_CHILDREN:]
             island.back_up(parent, summary.fitness if candidate.scored else None)
         if not candidate.scored:
             if candidate.decision.edit is not Edit.START:
@@ -187,12 +191,18 @@ class Archive:
             island=island.index,
             parent=parent,
             edit=candidate.decision.edit,
-            traits=traits,
+            structure=traits.structure,
+            skeleton=traits.skeleton,
+            constants=traits.constants,
+            sketch=traits.sketch,
             cell=self._cell(traits),
             score=summary.score,
         )
-        for home in self.islands if member.edit is Edit.START else (island,):
-            home.add(replace(member, island=home.index))
+        if member.edit is Edit.START:
+            for home in self.islands:
+                home.add(replace(member, island=home.index))
+        else:
+            island.add(member)
         if self.best is None or member.rank_key < self.best.rank_key:
             self.best = member
         self._forget()

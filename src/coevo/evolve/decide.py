@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coevo.evolve.archive import Island
-from coevo.evolve.records import Candidate, Decision, Traits
+from coevo.evolve.records import Decision
 from coevo.evolve.selection import inspire, partner, select
 from coevo.evolve.settings import MODEL_EDITS
 from coevo.evolve.state import State
@@ -25,7 +25,9 @@ _TWO_PARENTS = frozenset({Edit.CROSSOVER, Edit.SPLICE})
 @dataclass(frozen=True)
 class Parent:
     id: str
-    traits: Traits | None
+    skeleton: str = ""
+    constants: int = 0
+    """0 also where they are not known."""
 
 
 def weights_of(state: State, models: Mapping[str, float]) -> dict[str, float]:
@@ -45,14 +47,14 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
     parent = _parent(state, island, rng)
     weights = _possible(weights_of(state, models), state, island, parent)
     edit = Edit(state.bandit.draw(rng, weights, learn=config.bandit))
-    if edit is Edit.TUNE and parent.traits is not None:
-        return _tune(state, step, island, parent.id, parent.traits, rng)
+    if edit is Edit.TUNE and parent.constants:
+        return _tune(state, step, island, parent, rng)
     model = ""
     if edit in MODEL_EDITS:
         names = sorted(models)
         model = rng.choices(names, [models[name] for name in names])[0]
         if state.strategy.parent == "select" and island.failures and rng.random() < config.repair:
-            parent = Parent(rng.choice(list(island.failures)), None)
+            parent = Parent(rng.choice(list(island.failures)))
     return Decision(
         step,
         edit,
@@ -66,11 +68,11 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
     )
 
 
-def _tune(state: State, step: int, island: Island, parent: str, traits: Traits, rng: random.Random) -> Decision:
+def _tune(state: State, step: int, island: Island, parent: Parent, rng: random.Random) -> Decision:
     """Go on with the island's best running optimiser, or (with chance `FRESH`) with that of the parent drawn."""
     running = state.tuner.focus(island.index) if rng.random() >= FRESH else None
-    skeleton, size = running or (traits.skeleton, traits.constants)
-    asked = state.tuner.ask((island.index, skeleton), parent, size, step)
+    skeleton, size = running or (parent.skeleton, parent.constants)
+    asked = state.tuner.ask((island.index, skeleton), parent.id, size, step)
     return Decision(
         step,
         Edit.TUNE,
@@ -87,14 +89,16 @@ def _parent(state: State, island: Island, rng: random.Random) -> Parent:
     rule, archive = state.strategy.parent, state.archive
     if rule == "select" and island.ranked:
         member = select(island, rng, state.config.selection)
-        return Parent(member.id, member.traits)
+        return Parent(member.id, member.skeleton, member.constants)
     if rule == "best" and archive.best is not None:
-        return Parent(archive.best.id, archive.best.traits)
+        return Parent(archive.best.id, archive.best.skeleton, archive.best.constants)
     by_rule = {"latest": state.latest, "climber": state.climber}.get(rule)
     chosen = by_rule or archive.start
     if chosen is None:
         raise ValueError("the start program was not measured, so there is nothing to begin from")
-    return Parent(_program(chosen), chosen.traits)
+    assert chosen.program is not None
+    traits = chosen.traits
+    return Parent(chosen.program, traits.skeleton, traits.constants) if traits else Parent(chosen.program)
 
 
 def _possible(weights: Mapping[str, float], state: State, island: Island, parent: Parent) -> dict[str, float]:
@@ -105,7 +109,7 @@ def _possible(weights: Mapping[str, float], state: State, island: Island, parent
         if edit in _TWO_PARENTS:
             return not lone
         if edit is Edit.TUNE:
-            return parent.traits is not None and 0 < parent.traits.constants <= MAX_CONSTANTS
+            return 0 < parent.constants <= MAX_CONSTANTS
         return True
 
     return {name: weight for name, weight in weights.items() if can(Edit(name))} or dict(weights)
@@ -131,8 +135,3 @@ def _history(state: State, island: Island, parent: str) -> tuple[str, ...]:
         found = [*found, member.parent]
         member = island.members.get(member.parent)
     return tuple(dict.fromkeys(name for name in found if name != parent))[: state.config.history]
-
-
-def _program(candidate: Candidate) -> str:
-    assert candidate.program is not None
-    return candidate.program

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,8 +77,18 @@ class Traits:
     """How many of those it has."""
     descriptors: tuple[float, ...]
     """What cells are made of: source size, control flow."""
-    sketch: tuple[int, ...]
-    """For distances between programs."""
+    sketch: bytes
+    """For distances between programs: 32-bit numbers, packed (see `packed`, `unpacked`)."""
+
+
+def packed(sketch: Sequence[int]) -> bytes:
+    """A sketch in four bytes a number: an archive of 100,000 programs keeps as many of them."""
+    return array("I", sketch).tobytes()
+
+
+def unpacked(sketch: bytes) -> tuple[int, ...]:
+    """The numbers of a packed sketch."""
+    return tuple(array("I", sketch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +177,7 @@ class Candidate:
             row["detail"] = self.detail
         if self.traits is not None:
             t = self.traits
-            row["traits"] = [t.structure, t.skeleton, t.constants, list(t.descriptors), list(t.sketch)]
+            row["traits"] = [t.structure, t.skeleton, t.constants, list(t.descriptors), b64encode(t.sketch).decode()]
         if self.evaluation is not None:
             row["evaluation"] = self.evaluation.to_dict()
         if self.duplicate:
@@ -188,7 +200,7 @@ class Candidate:
             program=row.get("program"),
             rejection=Rejection(rejection) if rejection else None,
             detail=row.get("detail", ""),
-            traits=Traits(traits[0], traits[1], traits[2], tuple(traits[3]), tuple(traits[4])) if traits else None,
+            traits=Traits(traits[0], traits[1], traits[2], tuple(traits[3]), b64decode(traits[4])) if traits else None,
             evaluation=summary,
             duplicate=duplicate,
             tokens=row.get("tokens", 0),

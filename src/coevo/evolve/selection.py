@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from coevo.errors import pick
 from coevo.evolve.archive import Island, Member
 from coevo.evolve.features import distance
+from coevo.evolve.records import unpacked
 from coevo.evolve.settings import SelectionConfig
 
 DIVERSE_SAMPLE = 4
@@ -109,7 +110,9 @@ def partner(island: Island, parent: str, rng: random.Random, config: SelectionCo
 def _most_different(island: Island, rng: random.Random, known: Sequence[Member]) -> Member | None:
     ids = {member.id for member in known}
     drawn = [island.at(rng.randrange(len(island))) for _ in range(DIVERSE_SAMPLE)]
-    fresh = [member for member in drawn if member.id not in ids]
+    fresh = {member.id: unpacked(member.sketch) for member in drawn if member.id not in ids}
     if not fresh:
         return None
-    return max(fresh, key=lambda m: min((distance(m.traits.sketch, k.traits.sketch) for k in known), default=1.0))
+    shown = [unpacked(member.sketch) for member in known]
+    name = max(fresh, key=lambda name: min((distance(fresh[name], sketch) for sketch in shown), default=1.0))
+    return island.members[name]

@@ -14,7 +14,7 @@ from coevo.evaluate.types import Evaluation, Failure, Outcome
 from coevo.evolve.edits import apply_diff, apply_rewrite
 from coevo.evolve.features import features
 from coevo.evolve.operators import constants, mutate, splice, tune
-from coevo.evolve.records import Traits
+from coevo.evolve.records import Traits, packed
 from coevo.evolve.types import Context, Edit, Proposal, Rejection
 from coevo.programs import Program
 from coevo.tasks.types import Split, Task
@@ -78,7 +78,7 @@ def traits_of(program: Program) -> Traits:
         skeleton=numbers.skeleton,
         constants=len(numbers.vector),
         descriptors=found.descriptors,
-        sketch=found.sketch,
+        sketch=packed(found.sketch),
     )
 
 
