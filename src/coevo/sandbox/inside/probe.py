@@ -60,7 +60,7 @@ def _in_child(attempt: Trial, flags: int, uid: int, gid: int) -> tuple[bool, str
     except OSError as e:
         for fd in (told, tell, wait, go):
             os.close(fd)
-        return False, str(e)
+        return False, e.strerror or str(e)
     if pid == 0:
         os.close(go)
         os.read(wait, 1)
