@@ -29,13 +29,15 @@ def with_replays(
     """The sequences and `cuts` replays of each, shuffled.
 
     A replay keeps items 0..cut-1 of its sequence; its next item is another one, then up to 60 more follow, so
-    that its length differs from that of every sequence. `draw` makes an item.
+    that its length differs from that of every sequence. The first replay of each is cut in the last twentieth, so that
+    turning offline just before the end is seen, too. `draw` makes an item; a sequence must be longer than `SHORTEST_CUT`.
     """
     lengths = {len(items) for items in sequences}
     made = [list(items) for items in sequences]
     for items in sequences:
-        for _ in range(cuts):
-            cut = rng.randrange(SHORTEST_CUT, len(items))
+        for number in range(cuts):
+            earliest = max(SHORTEST_CUT, len(items) - len(items) // 20) if number == 0 else SHORTEST_CUT
+            cut = rng.randrange(earliest, len(items))
             tail = [draw() for _ in range(rng.randint(1, 61))]
             while tail[0] == items[cut]:
                 tail[0] = draw()
