@@ -98,3 +98,36 @@ def judges(task: Task) -> partial[Judge]:
 
 def pool_of(task: Task, workers: int) -> Pool:
     return InlinePool(judges(task)) if workers == 0 else LocalPool(workers, judges(task))
+
+
+SLOW = """\
+def total(numbers):
+    found = 0
+    for n in numbers:
+        for _ in range({loops}):
+            found += n
+        found -= {back} * n
+    return found
+"""
+
+
+def timed_task(folder: Path) -> Task:
+    """Kind function, with timing: sum a list. The start does twelve times the work of the reference."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {
+        "task.yaml": (
+            "name: total\nkind: function\nentry: total\nstatement: Return the sum of `numbers`.\n"
+            "tests: {public: {sizes: [0, 5]}, hidden: {sizes: [1, 7]}}\ntiming: {size: 20000, inputs: 1}\n"
+            "limits: {cpu_s: 5, memory_mb: 128}\n"
+        ),
+        "program.py": slow(12),
+        "reference.py": slow(1),
+        "generate.py": "def generate(size, rng):\n    return ([rng.randrange(100) for _ in range(size)],)\n",
+    }.items():
+        (folder / name).write_text(text)
+    return load_task(folder)
+
+
+def slow(loops: int) -> str:
+    """A right program for `timed_task` that needs time in proportion to `loops`."""
+    return SLOW.format(loops=loops, back=loops - 1)

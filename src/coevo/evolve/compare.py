@@ -113,6 +113,8 @@ def compare(
         raise ConfigError(
             "a comparison needs a budget, such as evaluations=200; without one the arms do not stop alike"
         )
+    if budget.limits().keys() <= {"minutes"}:
+        raise ConfigError(f"{budget}: minutes do not bound work equally; add evaluations, tokens or cpu_minutes")
     if not strategies or not seeds or len(set(strategies)) < len(strategies) or len(set(seeds)) < len(seeds):
         raise ConfigError(
             f"a comparison needs different strategies and seeds, not {list(strategies)} and {list(seeds)}"

@@ -112,7 +112,8 @@ class _Driver:
             ahead.append(candidate)
             if len(ahead) > self.state.batch:
                 self._apply(ahead.popleft())
-        self.workshop.may_be_stored = self.run.counts()["evaluations"] > 0
+        held = self.run.counts()
+        self.workshop.may_be_stored = held["evaluations"] + held["completions"] > 0
         while ahead:
             with self.run.transaction():
                 self._decide_due()

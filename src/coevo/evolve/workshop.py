@@ -52,7 +52,7 @@ class Workshop:
         self.model_error: CoevoError | None = None
         """Why no request to a model can succeed any more."""
         self.may_be_stored = False
-        """After a resume: look for stored evaluations first."""
+        """After a resume: look for stored replies and evaluations first."""
 
     def arrived(self, timeout: float) -> list[Handler]:
         """Everything that has arrived, to be handled in this order; waits up to `timeout` seconds for the first."""
@@ -91,7 +91,7 @@ class Workshop:
             if flight.made is None:
                 self._propose(flight, "")
             return
-        stored = self._run.completion(request.key)
+        stored = self._run.completion(request.key) if self.may_be_stored else None
         if stored is not None:
             self._replied(flight, from_payload(stored))
         else:
