@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coevo.errors import TaskError
 from coevo.evaluate.judge import Judge
+from coevo.evaluate.opened import Unscorable, read_score
 from coevo.evaluate.types import Evaluation, Failure, Outcome
 from coevo.programs import Program
 from coevo.tasks.types import Task
@@ -38,6 +42,12 @@ def sum_task(folder: Path, score: str = SCORE, **config) -> Task:
 def run(task: Task, source: str, split="public", seed: int = 0) -> Evaluation:
     with Judge(task) as judge:
         return judge.evaluate(Program.of(source), split=split, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with Judge(sum_task(tmp_path_factory.mktemp("tasks") / "sum")) as judge:
+        yield judge
 
 
 def test_mean_over_instances_in_the_tasks_own_direction(tmp_path: Path) -> None:
@@ -72,8 +82,8 @@ def test_mean_over_instances_in_the_tasks_own_direction(tmp_path: Path) -> None:
         ("return 'x' * 10**7", Failure.OUTPUT, "bytes"),
     ],
 )
-def test_answers_without_a_score(tmp_path: Path, body: str, failure: Failure, said: str) -> None:
-    result = run(sum_task(tmp_path / "t"), f"def f(n):\n    {body}\n")
+def test_answers_without_a_score(judge: Judge, body: str, failure: Failure, said: str) -> None:
+    result = judge.evaluate(Program.of(f"def f(n):\n    {body}\n"), split="public", seed=0)
     assert (result.outcome, result.failure, result.fitness, result.score) == (Outcome.FAILED, failure, 0.0, None)
     assert said in result.reason and said in result.feedback
 
@@ -117,17 +127,23 @@ def test_a_bug_of_the_scorer_is_unmeasured_and_loud(
 @pytest.mark.parametrize(
     "result", ["None", "True", "'12'", "{}", "{'score': None}", "[1.0]", "float('nan')", "{'score': float('inf')}"]
 )
-def test_only_a_finite_number_is_a_score(tmp_path: Path, result: str) -> None:
+def test_only_a_finite_number_is_a_score(result: str) -> None:
+    with pytest.raises(Unscorable):
+        read_score(eval(result))
+
+
+@pytest.mark.parametrize("result", [3, 3.0, Fraction(6, 2), np.float64(3), np.int32(3)])
+def test_numbers_of_all_kinds(result: object) -> None:
+    assert read_score(result) == (3.0, "", {})
+    assert read_score({"score": result, "feedback": "so so", "ring": [1.5]}) == (3.0, "so so", {"ring": [1.5]})
+
+
+def test_a_scorer_that_gives_no_finite_score_leaves_none(tmp_path: Path) -> None:
     found = run(
-        sum_task(tmp_path / "t", f"def score(output, instance):\n    return {result}\n"), "def f(n):\n    return 1\n"
+        sum_task(tmp_path / "t", "def score(output, instance):\n    return {'score': float('inf')}\n"),
+        "def f(n):\n    return 1\n",
     )
-    assert (found.outcome, found.failure) == (Outcome.FAILED, Failure.INVALID)
-
-
-@pytest.mark.parametrize("result", ["3", "3.0", "Fraction(6, 2)", "numpy.float64(3)", "numpy.int32(3)"])
-def test_numbers_of_all_kinds(tmp_path: Path, result: str) -> None:
-    source = f"import numpy\nfrom fractions import Fraction\ndef score(output, instance):\n    return {result}\n"
-    assert run(sum_task(tmp_path / "t", source), "def f(n):\n    return 1\n").score == 3.0
+    assert (found.outcome, found.failure, found.fitness) == (Outcome.FAILED, Failure.INVALID, 0.0)
 
 
 def test_a_broken_score_file_is_the_tasks_fault(tmp_path: Path) -> None:

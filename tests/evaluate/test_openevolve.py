@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -96,16 +97,21 @@ def test_async_evaluators_are_awaited(tmp_path: Path) -> None:
     assert run(folder(tmp_path / "t", source)).score == 16
 
 
-@pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-float('inf')", "1e400"])
-def test_scores_that_are_not_finite_are_refused(tmp_path: Path, value: str) -> None:
-    result = run(folder(tmp_path / "t", f"def evaluate(program_path):\n    return {{'combined_score': {value}}}\n"))
-    assert (result.outcome, result.failure, result.fitness) == (Outcome.FAILED, Failure.INVALID, 0.0)
-    assert "not finite" in result.reason
+@pytest.fixture(scope="module")
+def passing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A judge whose evaluator hands on what the candidate's `result()` returns."""
+    evaluator = LOAD + "def evaluate(program_path):\n    return load(program_path).result()\n"
+    with Judge(load_task(folder(tmp_path_factory.mktemp("folders") / "passing", evaluator))) as judge:
+        yield judge
 
 
 @pytest.mark.parametrize(
     ("body", "failure"),
     [
+        ("return {'combined_score': float('nan')}", Failure.INVALID),
+        ("return {'combined_score': float('inf')}", Failure.INVALID),
+        ("return {'combined_score': -1e400}", Failure.INVALID),
+        ("return {'combined_score': 1.0, 'other': float('nan')}", Failure.INVALID),
         ("return {}", Failure.INVALID),
         ("return {'a': 'x'}", Failure.INVALID),
         ("return 5", Failure.CRASH),
@@ -114,10 +120,12 @@ def test_scores_that_are_not_finite_are_refused(tmp_path: Path, value: str) -> N
         ("raise RuntimeError('bad')", Failure.CRASH),
     ],
 )
-def test_no_score(tmp_path: Path, body: str, failure: Failure) -> None:
-    result = run(folder(tmp_path / "t", f"def evaluate(program_path):\n    {body}\n"))
-    assert (result.outcome, result.failure) == (Outcome.FAILED, failure)
+def test_no_score(passing: Judge, body: str, failure: Failure) -> None:
+    result = passing.evaluate(Program.of(f"def result():\n    {body}\n"), split="public", seed=0)
+    assert (result.outcome, result.failure, result.fitness) == (Outcome.FAILED, failure, 0.0)
     assert result.judge == "shared with the candidate"
+    if "nan" in body or "inf" in body or "400" in body:
+        assert "not finite" in result.reason
 
 
 def test_a_looping_candidate_ends_at_the_folders_own_timeout(tmp_path: Path) -> None:
