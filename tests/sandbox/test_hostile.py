@@ -15,13 +15,17 @@ from .hostile import ATTACKS, Attack
 HEALTHY = "import math, json, os\ndef f(x): return [sorted([3, 1, x]), sum([1, 2]), math.floor(2.5), json.loads('1')]"
 
 
-@pytest.mark.parametrize("level", list(Level), ids=str)
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name.replace(" ", "-"))
-def test_attack(
-    attack: Attack, level: Level, sandboxes: Callable[[Level], LocalSandbox], where: dict[str, object]
-) -> None:
-    if level is Level.RLIMITS and attack.walls:
-        return  # what only walls can stop; rlimits do not claim to
+# What only walls can stop is not tried where there are none: rlimits do not claim to.
+PAIRS = [
+    pytest.param(attack, level, id=f"{attack.name.replace(' ', '-')}-{level}")
+    for attack in ATTACKS
+    for level in Level
+    if level is not Level.RLIMITS or not attack.walls
+]
+
+
+@pytest.mark.parametrize(("attack", "level"), PAIRS)
+def test_attack(attack: Attack, level: Level, sandboxes: Callable[[Level], LocalSandbox], where: dict[str, object]) -> None:
     sandbox = sandboxes(level)
     attack.judge(sandbox.run(job(attack.source, where, limits=attack.limits)))
     healthy = sandbox.run(job(HEALTHY, 2))

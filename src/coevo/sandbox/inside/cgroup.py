@@ -35,7 +35,7 @@ class Account:
             return
         with contextlib.suppress(OSError):
             _enter(self._home)
-            os.rmdir(self._folder)
+        _remove(self._folder)
 
 
 NONE = Account("", "")
@@ -63,9 +63,13 @@ def join(name: str) -> Account:
 
 
 def remove(name: str) -> None:
-    """Remove the group of that name below one's own, if it is there. What was killed in it may take a moment to go."""
-    folder = f"{_home() or ''}/{name}"
-    for _ in range(100):
+    """Remove the group of that name below one's own, if it is there."""
+    _remove(f"{_home() or ''}/{name}")
+
+
+def _remove(folder: str) -> None:
+    """What was killed in it may take a moment to go."""
+    for _ in range(200):
         try:
             os.rmdir(folder)
         except OSError as e:
