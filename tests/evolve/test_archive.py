@@ -16,7 +16,8 @@ from coevo.evolve.types import Edit
 from tests.evolve.build import candidate, program_id, random_state
 
 configs = st.builds(
-    lambda islands, extra, bins, twins, migrate: SearchConfig(
+    lambda islands, extra, bins, twins, migrate, novelty: SearchConfig(
+        novelty=novelty,
         islands=islands,
         population=islands + extra,
         bins=bins,
@@ -29,6 +30,7 @@ configs = st.builds(
     st.integers(1, 6),
     st.integers(1, 4),
     st.integers(0, 3),
+    st.sampled_from([0.0, 0.8, 1.0]),
 )
 
 
@@ -179,6 +181,19 @@ def test_one_structure_cannot_crowd_out_an_island() -> None:
         state.apply(candidate(step, 0.1 + step / 100, parent=0, structure="clone"))
     kept = [m for m in state.archive.members() if m.structure == "clone"]
     assert [m.step for m in sorted(kept, key=lambda m: m.rank_key)] == [29, 28, 27]
+
+
+def test_a_near_copy_replaces_what_it_betters_and_is_not_kept_otherwise() -> None:
+    config = SearchConfig(islands=1, novelty=0.5, bins=1)
+    start, near, far = tuple(range(10)), (*range(9), 99), tuple(range(50, 60))
+    state = State(config, {})
+    state.apply(candidate(0, 0.5, sketch=start))
+    state.apply(candidate(1, 0.4, parent=0, sketch=near))
+    assert [m.step for m in state.archive.members()] == [0]
+    state.apply(candidate(2, 0.6, parent=0, sketch=near))
+    assert [m.step for m in state.archive.members()] == [2]
+    state.apply(candidate(3, 0.1, parent=2, sketch=far))
+    assert [m.step for m in state.archive.members()] == [2, 3]
 
 
 def test_steps_must_commit_in_order() -> None:

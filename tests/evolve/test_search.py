@@ -116,6 +116,19 @@ def test_rejections_and_feedback_reach_the_next_prompt(tmp_path: Path, task: Tas
     assert "rejected" not in prompts[2] and "Attempt 1" in prompts[2]
 
 
+def test_a_model_that_repeats_a_program_is_told_so(tmp_path: Path, task: Task, pool) -> None:
+    prompts: list[str] = []
+
+    def answer(request: Request) -> str:
+        prompts.append(request.messages[-1].content)
+        return program(0.0, 9.0)
+
+    run_search(tmp_path / "r", task, pool, script=answer, strategy="hill_climb", proposers={"rewrite": 1}, steps=3)
+    assert [row.get("duplicate", False) for row in candidates(tmp_path / "r")] == [False, False, True, True]
+    told = ["repeats a program that was tried before with fitness" in prompt for prompt in prompts]
+    assert told == [False, False, True]
+
+
 def test_equal_programs_are_judged_once(tmp_path: Path, task: Task, pool) -> None:
     result = run_search(
         tmp_path / "r", task, pool, script=[program(2.0, 0.5)], proposers={"rewrite": 1}, steps=20, stall=None

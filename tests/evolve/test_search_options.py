@@ -88,6 +88,7 @@ FLIPS: dict[str, Any] = {
     "per_structure": 1,
     "migrate_every": 3,
     "migrants": 3,
+    "novelty": 0.9,
     "selection": {"name": "tournament"},
     "proposers": {"rewrite": 1},
     "bandit": False,

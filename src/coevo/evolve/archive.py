@@ -19,7 +19,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from coevo.evolve.records import Candidate, Traits
+from coevo.evolve.features import distance
+from coevo.evolve.records import Candidate, Traits, unpacked
 from coevo.evolve.settings import SearchConfig
 from coevo.evolve.types import Edit
 
@@ -128,11 +129,14 @@ class Island:
     def _evict_last(self, keys: list[tuple[float, int, str]]) -> None:
         """Drop the worst of `keys` that is no elite. The lists are short, or hold no elites."""
         for key in reversed(keys):
-            member = self.members[key[2]]
-            if self.elites[member.cell] is not member:
-                break
-        else:
-            return
+            if self.drop(self.members[key[2]]):
+                return
+
+    def drop(self, member: Member) -> bool:
+        """Remove a member that is no elite; False when it is one, or is not here."""
+        if self.members.get(member.id) is not member or self.elites[member.cell] is member:
+            return False
+        key = member.rank_key
         _discard(self.ranked, key)
         _discard(self._ordinary, key)
         twins = self._structures[member.structure]
@@ -142,6 +146,7 @@ class Island:
         del self.members[member.id]
         self.visits.pop(member.id, None)
         self.backed_up.pop(member.id, None)
+        return True
 
 
 class Archive:
@@ -202,7 +207,7 @@ class Archive:
             for home in self.islands:
                 home.add(replace(member, island=home.index))
         else:
-            island.add(member)
+            self._admit(island, member)
         if self.best is None or member.rank_key < self.best.rank_key:
             self.best = member
         self._forget()
@@ -216,6 +221,21 @@ class Archive:
             target = self.islands[(origin + 1) % len(self.islands)]
             for member in members if target.index != origin else ():
                 target.add(replace(member, island=target.index, migrant=True))
+
+    def _admit(self, island: Island, member: Member) -> None:
+        """Add a member, unless a program that it hardly differs from is better; then drop those that it betters."""
+        near = self._near(island, member) if self._config.novelty else []
+        if any(other.rank_key < member.rank_key for other in near):
+            return
+        if island.add(member):
+            for other in near:
+                island.drop(other)
+
+    def _near(self, island: Island, member: Member) -> list[Member]:
+        """Its parent and its cell's elite, where they differ from it by less than `novelty`."""
+        around = {m.id: m for m in (island.members.get(member.parent), island.elites.get(member.cell)) if m is not None}
+        sketch = unpacked(member.sketch)
+        return [m for m in around.values() if distance(unpacked(m.sketch), sketch) < self._config.novelty]
 
     def _cell(self, traits: Traits) -> tuple[int, ...]:
         """Bins on a logarithmic scale, two a doubling, centred on the start program."""

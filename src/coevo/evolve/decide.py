@@ -63,7 +63,7 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
         others=_others(state, island, parent.id, edit, rng),
         history=_history(state, island, parent.id) if edit in MODEL_EDITS else (),
         model=model,
-        rejected=state.rejected.get(parent.id, "") if edit in MODEL_EDITS else "",
+        rejected=state.rejected.get(parent.id, "") if edit in MODEL_EDITS and state.strategy.history else "",
         at=state.commits,
     )
 

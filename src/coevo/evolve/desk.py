@@ -16,6 +16,10 @@ Answer = tuple[Request, Completion]
 Sink = Callable[[Sequence[Answer], CoevoError | None], None]
 
 
+MAX_THREADS = 256
+"""Requests under way at once, whatever the search would like."""
+
+
 class ModelDesk:
     """Models by name. `ask` returns at once; answers come to the sink, on a thread of the desk."""
 
@@ -25,7 +29,7 @@ class ModelDesk:
         self._seed, self._sink = seed, sink
         self._waiting: dict[str, list[Request]] = {}
         many = any(model.batch == 1 for model in self._models.values())
-        threads = max(len(self._models), at_once if many else 1)
+        threads = max(len(self._models), min(at_once, MAX_THREADS) if many else 1)
         self._threads = ThreadPoolExecutor(threads, "coevo-model") if self._models else None
 
     def request(

@@ -69,6 +69,9 @@ class SearchConfig(Config):
     small to keep every cell's elite."""
     per_structure: int = Field(default=8, ge=1)
     """Programs of one structure (alike but for names and constants) that an island keeps."""
+    novelty: float = Field(default=0.0, ge=0, le=1)
+    """A child closer than this to its parent or its cell's elite (distance of code, 0 to 1) replaces it or is not kept,
+    whichever is better. 0 keeps both."""
     migrate_every: int = Field(default=10, ge=0)
     """Rounds between migrations along the ring of islands; 0 is never."""
     migrants: int = Field(default=1, ge=1, le=100)

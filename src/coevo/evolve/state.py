@@ -41,7 +41,7 @@ class State:
         self.climber: Candidate | None = None
         """The last candidate at least as good as all before it."""
         self.rejected: dict[str, str] = {}
-        """Per parent: why the last reply for it made no child."""
+        """Per parent: why the last reply for it made no new child."""
 
     def first_seen(self, program: str) -> int | None:
         """The step at which a program was first measured, if it was."""
@@ -108,10 +108,20 @@ class State:
         self.failed_replies = 0
         parent = candidate.decision.parent
         self.rejected.pop(parent, None)
-        if candidate.rejection is not None:
-            self.rejected[parent] = candidate.detail
+        reason = candidate.detail if candidate.rejection is not None else _repeated(candidate)
+        if reason:
+            self.rejected[parent] = reason
             if len(self.rejected) > 1024:
                 del self.rejected[next(iter(self.rejected))]
+
+
+def _repeated(candidate: Candidate) -> str:
+    """What to tell a model that wrote a program which had been judged before; empty for a new one."""
+    summary = candidate.evaluation
+    if not candidate.duplicate or summary is None:
+        return ""
+    was = f"with fitness {summary.fitness:.6g}" if candidate.scored else "and failed"
+    return f"The last answer repeats a program that was tried before {was}. Try something different."
 
 
 def _fitness(candidate: Candidate) -> float:

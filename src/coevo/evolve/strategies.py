@@ -16,7 +16,7 @@ class Strategy:
     others: bool = False
     """Whether second parents and inspirations are used."""
     history: bool = True
-    """Whether a model sees earlier attempts."""
+    """Whether a model sees earlier attempts, and why its last reply was rejected."""
     one_at_a_time: bool = False
     """Each step waits for the one before, whatever `batch` says."""
     proposers: tuple[str, ...] = ("rewrite", "diff")
