@@ -105,13 +105,14 @@ def test_nothing_is_cached_between_runs(judge: Judge) -> None:
     """A program that leaves its answers on disk, for later runs to find, finds nothing."""
     source = (
         f"import os, tempfile\n{REFERENCE.replace('count', 'work')}\n"
+        "ME = os.urandom(8).hex()\n"  # a process id says nothing: each run has a pid namespace of its own
         "def count(n, salt):\n"
         "    for folder in ('/tmp', '/dev/shm', '/var/tmp', '.', tempfile.gettempdir()):\n"
         "        path = os.path.join(folder, 'left')\n"
-        "        if n > 1000 and os.path.exists(path) and str(os.getpid()) != open(path).read():\n"
+        "        if os.path.exists(path) and open(path).read() != ME:\n"
         "            return -1\n"
         "        try:\n"
-        "            open(path, 'w').write(str(os.getpid()))\n"
+        "            open(path, 'w').write(ME)\n"
         "        except OSError:\n"
         "            pass\n"
         "    return work(n, salt)\n"

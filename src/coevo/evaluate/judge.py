@@ -27,7 +27,7 @@ from coevo.programs import Program
 from coevo.sandbox.types import Call, Level, Preload, Sandbox, SandboxConfig
 from coevo.tasks.types import Checker, Kind, Split, Task
 
-_BLAMES_THE_MACHINE_TOO = (Failure.CRASH, Failure.TIMEOUT, Failure.MEMORY)
+_OR_THE_MACHINE = (Failure.CRASH, Failure.TIMEOUT, Failure.MEMORY)
 """Failures that a machine in trouble would give to any program."""
 
 Inner = TestedJudge | OpenJudge | OpenEvolveJudge
@@ -104,7 +104,7 @@ class Judge:
         meter = Meter()
         try:
             findings = inner.judge(program, split=split, seed=seed, meter=meter, **more)
-            if findings.failure in _BLAMES_THE_MACHINE_TOO:
+            if findings.failure in _OR_THE_MACHINE:
                 canary(inner.runner)
         except InfrastructureError as e:
             findings = unmeasured(e)
