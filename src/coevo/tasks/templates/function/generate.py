@@ -2,5 +2,5 @@
 
 
 def generate(size, rng):
-    bound = rng.choice([1, 5, 100]) if size <= 200 else 60
+    bound = rng.choice([1, 5, 100]) if size <= 200 else 20
     return ([rng.randint(-bound, bound) for _ in range(size)],)
