@@ -25,7 +25,9 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("attack", "level"), PAIRS)
-def test_attack(attack: Attack, level: Level, sandboxes: Callable[[Level], LocalSandbox], where: dict[str, object]) -> None:
+def test_attack(
+    attack: Attack, level: Level, sandboxes: Callable[[Level], LocalSandbox], where: dict[str, object]
+) -> None:
     sandbox = sandboxes(level)
     attack.judge(sandbox.run(job(attack.source, where, limits=attack.limits)))
     healthy = sandbox.run(job(HEALTHY, 2))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coevo.errors import ConfigError, SandboxError, UsageError, WallsError
-from coevo.sandbox import Call, Execution, Job, Level, Limits, Preload, SandboxConfig, Status, open_sandbox
+from coevo.sandbox import Call, Execution, Job, Level, Limits, Preload, SandboxConfig, Status, open_sandbox, probe
 from coevo.sandbox.pool import LocalSandbox
 
 from .conftest import job
@@ -209,6 +209,17 @@ def test_memory_budget_is_on_top_of_the_worker(best: LocalSandbox) -> None:
     assert best.run(job(source, 1, limits=Limits(memory_mb=32))).status is Status.MEMORY
 
 
+def test_the_input_is_not_charged_but_its_copies_are(best: LocalSandbox) -> None:
+    data = bytes(40 << 20)
+    assert _values(best.run(job("def f(x): return len(x)", data, limits=Limits(cpu_s=20, memory_mb=64)))) == [40 << 20]
+    assert best.run(job("def f(x): return len(x)", data, limits=Limits(cpu_s=20, memory_mb=32))).status is Status.MEMORY
+
+
+def test_nothing_tells_which_machine_it_is(best: LocalSandbox) -> None:
+    source = "import os, platform, getpass\ndef f(x): return platform.node(), os.getuid(), os.environ.get('USER'), os.getcwd(), os.getpid()"
+    assert _values(best.run(job(source, 1))) == [("sandbox", 1000, None, "/tmp", 1)]
+
+
 def test_numpy_in_and_out() -> None:
     with open_sandbox(preload=Preload.NUMPY) as sandbox:
         array = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -260,6 +271,33 @@ def test_child_processes_are_counted(best: LocalSandbox) -> None:
     bomb = "import os\ndef f(x):\n    n = 0\n    try:\n        while True:\n            if os.fork() == 0: os._exit(0) if x else __import__('time').sleep(60)\n            n += 1\n    except OSError: return n"
     execution = best.run(job(bomb, 0, limits=Limits(cpu_s=5, wall_s=30, processes=4)))
     assert execution.status is Status.OK and execution.calls[0].value <= 4 + 64
+
+
+HIDES = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def f(seconds):
+    pid = os.fork()
+    if pid == 0:
+        while time.process_time() < seconds: pass
+        os._exit(0)
+    try:
+        while True:
+            os.kill(pid, 0)
+            time.sleep(0.01)
+    except ProcessLookupError:
+        return 1
+"""
+
+
+def test_cpu_hidden_in_children_that_nobody_waits_for_is_counted(best: LocalSandbox) -> None:
+    account = next(wall for wall in probe() if wall.name == "cpu account of processes")
+    if not account.stands:
+        pytest.skip(f"no CPU account of child processes: {account.detail}")
+    execution = best.run(job(HIDES, 0.3, limits=Limits(cpu_s=5, wall_s=60, processes=2)))
+    assert execution.status is Status.OK and 0.29 < execution.cpu_s < 0.6
+    execution = best.run(job(HIDES, 60.0, limits=Limits(cpu_s=0.3, wall_s=60, processes=2)))
+    assert execution.status is Status.CPU and 0.29 < execution.cpu_s < 0.6
 
 
 def test_bad_jobs_are_refused(best: LocalSandbox) -> None:

@@ -34,7 +34,8 @@ class Limits(Config):
     disk_mb: int = Field(default=16, ge=0, le=1 << 16)
     """Size of the private scratch folder /tmp."""
     processes: int = Field(default=0, ge=0, le=512)
-    """How many child processes may exist at once; 0 forbids fork and exec by seccomp (threads are allowed)."""
+    """How many child processes may exist at once; 0 forbids fork and exec by seccomp (threads are allowed). Their CPU
+    time counts in full on the namespaces rung where a control group can be made, and else only of those waited for."""
 
     @property
     def wall(self) -> float:
@@ -67,7 +68,7 @@ class Job:
     preload: Preload = Preload.STDLIB
     limits: Limits = field(default_factory=Limits)
     seed: int = 0
-    """Seeds `random` and numpy's legacy generator in the candidate's process, and fixes its hash seed."""
+    """Seeds `random` and numpy's legacy generator in the candidate's process (whose hash seed is always the same)."""
 
 
 class Status(StrEnum):
@@ -110,7 +111,11 @@ class CallResult:
 
 @dataclass(frozen=True)
 class Execution:
-    """One sandboxed run, as its supervisor saw it. CPU, wall, and memory are the kernel's figures."""
+    """One sandboxed run, as its supervisor saw it. CPU, wall, and memory are the kernel's figures.
+
+    `status` is OK only if everything was: it is how the process ended, or else how the first call that failed did.
+    CPU and memory are counted from when the walls are up: what the candidate itself used.
+    """
 
     status: Status
     calls: tuple[CallResult, ...] = ()
@@ -140,7 +145,7 @@ class Level(StrEnum):
     """The ladder, best first. A run refuses untrusted code on a lower rung than its config demands."""
 
     NAMESPACES = "namespaces"
-    """User, pid, mount, net, ipc namespaces + Landlock + seccomp + rlimits."""
+    """User, pid, mount, net, ipc namespaces + seccomp + rlimits + (where the kernel has it) Landlock."""
     LANDLOCK = "landlock"
     """No namespaces: Landlock + seccomp (no fork) + rlimits."""
     BUBBLEWRAP = "bubblewrap"

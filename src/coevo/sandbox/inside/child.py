@@ -59,7 +59,7 @@ class Walls:
         if not self.limits:
             return
         walls.limit_job(
-            address_space=address_space + header.memory,
+            address_space=address_space + header.size + header.memory,  # the job's bytes are not the candidate's
             cpu_s=header.cpu_s,
             file_bytes=header.scratch,
             tasks=self.tasks + walls.THREADS + header.processes,
@@ -109,7 +109,7 @@ def become(
     os._exit(code)
 
 
-def _receive(control: int, size: int) -> bytes:
+def _receive(control: int, size: int) -> memoryview:
     data = bytearray(size)
     view = memoryview(data)
     while view:
@@ -117,11 +117,10 @@ def _receive(control: int, size: int) -> bytes:
         if n == 0:
             os._exit(wire.SETUP_FAILED)
         view = view[n:]
-    view.release()
-    return bytes(data)
+    return memoryview(data)
 
 
-def _descriptors(stdin: bytes, writes: list[int]) -> None:
+def _descriptors(stdin: memoryview, writes: list[int]) -> None:
     """0: the input, 1 and 2: the streams, 3: the answers."""
     if len(stdin) <= PIPE:
         read, write = os.pipe()
@@ -130,9 +129,8 @@ def _descriptors(stdin: bytes, writes: list[int]) -> None:
     else:
         # More than a pipe holds: a sealed file in memory, as if by redirection.
         read = os.memfd_create("stdin", os.MFD_ALLOW_SEALING)
-        view = memoryview(stdin)
-        while view:
-            view = view[os.write(read, view) :]
+        while stdin:
+            stdin = stdin[os.write(read, stdin) :]
         os.lseek(read, 0, os.SEEK_SET)
         fcntl.fcntl(
             read, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE

@@ -74,7 +74,7 @@ class Job:
         self.seed: int = fields["seed"]
 
 
-def unpack(payload: bytes) -> Job:
+def unpack(payload: memoryview) -> Job:
     """Read a job and write its files. The payload is the judge's own: nothing of it was written by a candidate's process."""
     fields = marshal.loads(payload)
     for name, source in fields["files"]:
@@ -127,14 +127,14 @@ def _run_calls(job: Job, entry: str, answers: Answers) -> int:
         answers.fault(FAULT, e, job.files)
         return 1
     for raw in job.calls:
-        args, kwargs = decode(raw)
         answers.send(BEGUN)
-        _answer(function, args, kwargs, answers, job.files)
+        _answer(function, raw, answers, job.files)
     return 0
 
 
-def _answer(function: Callable[..., Any], args: Any, kwargs: Any, answers: Answers, files: frozenset[str]) -> None:
+def _answer(function: Callable[..., Any], raw: bytes, answers: Answers, files: frozenset[str]) -> None:
     try:
+        args, kwargs = decode(raw)
         value = function(*args, **kwargs)
     except BaseException as e:
         answers.fault(ANSWER, e, files)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import signal
 import struct
 
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 COLUMN = {"x86_64": 0, "aarch64": 1}.get(MACHINE, -1)
 """Which number of a pair in the tables is this machine's; -1: neither."""
 

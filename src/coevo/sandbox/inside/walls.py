@@ -8,6 +8,7 @@ import mmap
 import os
 import resource
 import signal
+import socket
 import stat
 import struct
 
@@ -40,6 +41,7 @@ def raise_root(paths: list[str], packages: list[str]) -> None:
     links = {path: os.readlink(path) for path in shown.LINKS if os.path.islink(path)}
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
+    socket.sethostname("sandbox")
     sc.mount(None, "/", flags=sc.MS_REC | sc.MS_PRIVATE)
     sc.mount("root", SCRATCH, "tmpfs", sc.MS_NOSUID, "size=1m,mode=0755")
     root = SCRATCH
