@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coevo.errors import BudgetSpent
 from coevo.evolve.bandit import Bandit, nominal_cost, table
 from coevo.evolve.purse import Purse
-from coevo.evolve.schedule import ready, round_of
+from coevo.evolve.schedule import ready
 from coevo.evolve.tuner import MAX_OPTIMISERS, PATIENCE, Tuner
 from coevo.runs.types import to_units
 from coevo.streams import stream
@@ -31,7 +31,6 @@ def test_schedules_by_example() -> None:
     assert [ready(i, "rounds", 3) for i in range(8)] == [0, 1, 1, 1, 4, 4, 4, 7]
     assert [ready(i, "steady", 3) for i in range(8)] == [0, 1, 1, 1, 2, 3, 4, 5]
     assert [ready(i, "steady", 1) for i in range(4)] == [0, 1, 2, 3]
-    assert [round_of(i, 3) for i in range(8)] == [0, 1, 1, 1, 2, 2, 2, 3]
 
 
 def draws(bandit: Bandit, weights: dict[str, float], n: int = 2000, *, learn: bool = True) -> Counter[str]:

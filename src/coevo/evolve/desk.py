@@ -21,13 +21,14 @@ MAX_THREADS = 256
 
 
 class ModelDesk:
-    """Models by name. `ask` returns at once; answers come to the sink, on a thread of the desk."""
+    """Models by name. `send` returns at once; answers come to the sink, on a thread of the desk."""
 
     def __init__(self, models: Ensemble | None, *, seed: int, at_once: int, sink: Sink) -> None:
         self._models: dict[str, Model] = dict(zip(models.names, models.models, strict=True)) if models else {}
         self.weights: Mapping[str, float] = dict(zip(models.names, models.weights, strict=True)) if models else {}
         self._seed, self._sink = seed, sink
         self._waiting: dict[str, list[Request]] = {}
+        self._groups: list[tuple[str, list[Request]]] = []
         many = any(model.batch == 1 for model in self._models.values())
         threads = max(len(self._models), min(at_once, MAX_THREADS) if many else 1)
         self._threads = ThreadPoolExecutor(threads, "coevo-model") if self._models else None
@@ -64,16 +65,22 @@ class ModelDesk:
                 )
 
     def queue(self, name: str, request: Request) -> None:
-        """Line a request up; `send` forms the groups."""
+        """Line a request up; `group` and `send` follow."""
         self._waiting.setdefault(name, []).append(request)
 
-    def send(self) -> None:
-        """Send what is lined up. Groups depend on the order of steps alone, so that a batched model answers alike again."""
+    def group(self) -> None:
+        """Form groups of what was lined up since the last call: the steps decided together, in their order, so that a
+        batched model sees the same groups again after a resume."""
         for name, requests in self._waiting.items():
             size = max(1, self._models[name].batch)
-            for start in range(0, len(requests), size):
-                self._submit(name, requests[start : start + size])
+            self._groups += [(name, requests[start : start + size]) for start in range(0, len(requests), size)]
         self._waiting = {}
+
+    def send(self) -> None:
+        """Send the groups off."""
+        groups, self._groups = self._groups, []
+        for name, requests in groups:
+            self._submit(name, requests)
 
     def _submit(self, name: str, group: Sequence[Request]) -> None:
         assert self._threads is not None

@@ -22,8 +22,3 @@ def ready(step: int, schedule: Schedule, batch: int) -> int:
     if schedule == "rounds":
         return 1 + (step - 1) // batch * batch
     return max(1, step - batch + 1)
-
-
-def round_of(step: int, batch: int) -> int:
-    """The round (0 for the start, then 1, 2, ...) that a step belongs to, in either schedule."""
-    return 0 if step == 0 else 1 + (step - 1) // batch

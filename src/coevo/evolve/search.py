@@ -98,6 +98,7 @@ class _Driver:
                     handle()
                 self._decide_due()
                 self._commit_ready()
+            self.workshop.dispatch()
             if not self.flights:
                 return
             arrived = self.workshop.arrived(POLL_S)
@@ -117,6 +118,7 @@ class _Driver:
         while ahead:
             with self.run.transaction():
                 self._decide_due()
+            self.workshop.dispatch()
             self._apply(ahead.popleft())
 
     def _apply(self, candidate: Candidate) -> None:
@@ -136,7 +138,7 @@ class _Driver:
         return best.score >= target if self.task.config.direction == "max" else best.score <= target
 
     def _decide_due(self) -> None:
-        """Decide every step whose moment has come, and send model requests off in groups."""
+        """Decide every step whose moment has come; their model requests form groups."""
         while self.stop is None:
             if self.config.steps is not None and self.next > self.config.steps:
                 if self.state.commits == self.next:
@@ -147,7 +149,7 @@ class _Driver:
                 due = self.next
             if self.state.commits < due or not self._begin(self.next):
                 break
-        self.workshop.desk.send()
+        self.workshop.desk.group()
 
     def _begin(self, step: int) -> bool:
         """Decide a step, reserve its budget, launch it. False when the budget does not allow it now, or at all."""

@@ -43,6 +43,7 @@ class Workshop:
         self._task, self._run, self._pool, self._state = task, run, pool, state
         self._seed = seed
         self._view = TaskView.of(task.config)
+        self._outbox: list[tuple[Callable[[Future[Any]], None], Callable[..., Any], tuple[Any, ...]]] = []
         self._arrivals: queue.SimpleQueue[Handler] = queue.SimpleQueue()
         self._measuring: dict[str, Measuring] = {}
         self.shelf = Shelf(run, seed=seed)
@@ -63,6 +64,15 @@ class Workshop:
                 found.append(self._arrivals.get_nowait())
         except queue.Empty:
             return found
+
+    def dispatch(self) -> None:
+        """Send off all work that was decided on. Called between transactions: work starts when its reservation is stored,
+        and what is stored does not wait for work."""
+        self.desk.send()
+        outbox, self._outbox = self._outbox, []
+        for handle, fn, args in outbox:
+            future = self._pool.submit(fn, *args)
+            future.add_done_callback(lambda done, handle=handle: self._arrivals.put(partial(handle, done)))
 
     def context(self, decision: Decision) -> Context:
         """What the proposer of this step may look at."""
@@ -85,7 +95,7 @@ class Workshop:
         return self.desk.request(decision.model, decision.step, build, self._state.config.prompt_chars)
 
     def launch(self, flight: Flight) -> None:
-        """Send a decided step off. Model requests wait for `desk.send`."""
+        """Take a decided step up. Its work starts with `dispatch`."""
         request = flight.request
         if request is None:
             if flight.made is None:
@@ -219,5 +229,4 @@ class Workshop:
         )
 
     def _submit(self, handle: Callable[[Future[Any]], None], fn: Callable[..., Any], *args: Any) -> None:
-        future = self._pool.submit(fn, *args)
-        future.add_done_callback(lambda done: self._arrivals.put(partial(handle, done)))
+        self._outbox.append((handle, fn, args))
