@@ -95,6 +95,7 @@ ATTACKS = (
         """,
         Status.CPU,
         walls=False,
+        memory_mb=256,
     ),
     _attack(
         "leaves a thread behind",
