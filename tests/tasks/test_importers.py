@@ -208,6 +208,13 @@ def test_the_data_cannot_reach_out_of_the_sandbox(tmp_path):
     assert reasons(report) == {"ours_0": Reason.QUARANTINED} and not mark.exists()
 
 
+def test_code_that_tampers_with_the_recording_is_quarantined(tmp_path):
+    body = (
+        "import sys\nmain = sys._getframe(1).f_globals\nmain['_noted'] = lambda args, kwargs: {'args': 7}\nreturn w * h"
+    )
+    assert reasons(imported(tmp_path, row(body=body))) == {"ours_0": Reason.QUARANTINED}
+
+
 def test_broken_lines_duplicates_and_odd_ids(tmp_path):
     report = imported(
         tmp_path,

@@ -124,6 +124,20 @@ def test_unknown_names_get_a_suggestion(tmp_path, monkeypatch):
     assert "task.yaml" in refusal("./empty") and "coevo tasks new" in refusal("./empty")
 
 
+def test_odd_references_are_refused_not_crashed_on(tmp_path):
+    for ref in ("x" * 5000, "a/" + "x" * 5000, "a\0b", "./a\0b", ":", ":n=3", "~no-such-user/x", "inversions:"):
+        if ref == "inversions:":
+            assert load_task(ref).name == "inversions"
+        else:
+            assert refusal(ref)
+
+
+def test_links_to_folders_are_refused(tmp_path):
+    root = folder(tmp_path, FUNCTION)
+    (root / "loop").symlink_to(root)
+    assert "loop is a link to a folder" in refusal(root)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -50,7 +51,7 @@ def load_task(ref: str | Path) -> Task:
     A shipped name is looked up first; a folder of the same name is reached as `./name`.
     """
     folder, parameters = _locate(ref)
-    if not folder.is_dir():
+    if not _is_dir(str(folder)):
         raise TaskError(
             f"no task folder at {folder}; `coevo tasks list` shows the shipped ones, `coevo tasks new` makes one"
         )
@@ -110,22 +111,29 @@ def _locate(ref: str | Path) -> tuple[Path, dict[str, str]]:
     text = ref.strip()
     if not text:
         raise TaskError("a task is named by a shipped name or a folder, not by nothing; see `coevo tasks list`")
-    if Path(text).is_dir() and (_is_path(text) or text not in list_tasks()):
+    if _is_dir(text) and (_is_path(text) or text not in list_tasks()):
         return Path(text), {}
     name, _, rest = text.partition(":")
     parameters = _parameters(rest, ref)
     if _is_path(name):
-        return Path(name).expanduser(), parameters
+        return Path(os.path.expanduser(name)), parameters
     shipped = list_tasks()
     if name in shipped:
         return LIBRARY / name, parameters
-    if Path(name).is_dir():
+    if _is_dir(name):
         return Path(name), parameters
     near = get_close_matches(name, shipped, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise TaskError(
         f"unknown task {name!r}.{hint} `coevo tasks list` shows the shipped ones; write ./{name or 'FOLDER'} for a folder"
     )
+
+
+def _is_dir(text: str) -> bool:
+    try:
+        return Path(text).is_dir()
+    except OSError:  # too long for a file name, say
+        return False
 
 
 def _is_path(text: str) -> bool:
@@ -209,6 +217,8 @@ def _files(folder: Path, root: Path) -> Iterable[str]:
         if path.name.startswith(".") or path.name == "__pycache__" or path.suffix == ".pyc":
             continue
         if path.is_dir():
+            if path.is_symlink():
+                raise TaskError(f"{path} is a link to a folder; a task's files must lie in its own folder")
             if folder == root and path.name in _PROGRAMS:
                 continue
             yield from _files(path, root)

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from coevo.errors import TaskError
+from coevo.errors import TaskError, UsageError
 from coevo.tasks.importers.recording import Recorded
 from coevo.tasks.importers.rows import Row, blank, signature
 from coevo.tasks.importers.shown import call_key, shown_calls, without_examples
@@ -21,7 +21,8 @@ MOST_PUBLIC = 3
 
 
 def write_folder(row: Row, found: Recorded, folder: Path, source: str) -> Path:
-    """Write the task, load it once, and return its folder. Raises `TaskError`, leaving no folder, if it does not load."""
+    """Write the task, load it once, and return its folder. Raises `TaskError`, leaving no folder, if it does not load, and
+    `UsageError` if nothing can be written there."""
     row, tests = split_tests(row, found)
     call, text = signature(row)
     config: dict[str, Any] = {
@@ -35,17 +36,21 @@ def write_folder(row: Row, found: Recorded, folder: Path, source: str) -> Path:
     if found.preload != "stdlib":
         config["preload"] = str(found.preload)
     config |= {"tags": [source], "citation": f"{source}, {row.id}"}
+    part = folder.with_name(f".{folder.name}.part")  # renamed when complete, so that a kill leaves no half task
     try:
-        folder.mkdir()
-        (folder / CONFIG).write_text(_yaml(config), encoding="utf-8")
-        (folder / "program.py").write_text(blank(row), encoding="utf-8")
-        (folder / "reference.py").write_text(row.solution.rstrip() + "\n", encoding="utf-8")
-        write_tests(folder / FILE, tests, Kind.FUNCTION)
-        load_task(folder)
-    except Exception as e:
-        shutil.rmtree(folder, ignore_errors=True)
-        if isinstance(e, OSError):
-            raise TaskError(f"cannot write {folder}: {e.strerror or e}") from None
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        (part / CONFIG).write_text(_yaml(config), encoding="utf-8")
+        (part / "program.py").write_text(blank(row), encoding="utf-8")
+        (part / "reference.py").write_text(row.solution.rstrip() + "\n", encoding="utf-8")
+        write_tests(part / FILE, tests, Kind.FUNCTION)
+        load_task(part)
+        part.rename(folder)
+    except OSError as e:
+        shutil.rmtree(part, ignore_errors=True)
+        raise UsageError(f"cannot write {folder}: {e.strerror or e}") from None
+    except (UsageError, ValueError) as e:
+        shutil.rmtree(part, ignore_errors=True)
         raise TaskError(str(e)) from e
     return folder
 

@@ -85,6 +85,8 @@ class Recorder:
             status = answer.status if answer else execution.status
             return Refused("quarantined", f"{status}: {answer.error if answer else execution.error}")
         report = answer.value
+        if not _well_formed(report):
+            return Refused("quarantined", "its code interferes with the recording")
         fault = next((call["fault"] for call in report["calls"] if "fault" in call), None)
         if report["stage"] != "done":
             return Refused("quarantined", f"{report['stage']} fails: {report['error']}")
@@ -110,6 +112,20 @@ def open_recorder(cpu_s: float) -> Iterator[Recorder]:
         yield Recorder(sandbox, cpu_s)
     finally:
         sandbox.close()
+
+
+def _well_formed(report: Any) -> bool:
+    """Whether a report has the form that recorder.py gives it: the data set's code ran beside it, and could change it."""
+    if not (isinstance(report, dict) and isinstance(report.get("calls"), list) and {"stage", "error"} <= set(report)):
+        return False
+    return all(
+        isinstance(call, dict)
+        and (
+            "fault" in call
+            or (isinstance(call.get("args"), list) and isinstance(call.get("kwargs"), dict) and "result" in call)
+        )
+        for call in report["calls"]
+    )
 
 
 def _shown(row: Row, call: Call) -> str:
