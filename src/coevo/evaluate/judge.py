@@ -95,7 +95,7 @@ class Judge:
             raise TaskError(f"task {self.task.name!r} has no baseline.py")
         share = seconds / len(inner.instances(split))
         total = share if self.task.config.fresh_process else seconds
-        limits = self.task.config.limits.model_copy(update={"cpu_s": 1.25 * total + 10, "wall_s": None})
+        limits = self.task.config.limits.model_copy(update={"cpu_s": 1.25 * total + 10, "wall_s": 10 * total + 60})
         roomy = OpenJudge(self.task, inner.runner.with_limits(limits))
         return self._judged(self.task.baseline, roomy, split=split, seed=seed, more={"seconds": share})
 

@@ -220,8 +220,9 @@ def _attempt(title: str, attempt: Attempt) -> str:
 def _measures(attempt: Attempt) -> str:
     if attempt.fitness is None:
         return "not measured"
+    if attempt.score is not None:  # Alone: fitness beside it would tell the best known value by division.
+        return f"score {attempt.score:.10g}"
     parts = [
-        ("score", attempt.score, ".10g"),
         ("correctness", attempt.correctness, ".4g"),
         ("efficiency", attempt.efficiency, ".4g"),
     ]

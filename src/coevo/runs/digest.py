@@ -21,8 +21,8 @@ from coevo.runs.jsontext import dumps, loads
 if TYPE_CHECKING:
     from coevo.runs.store import Run
 
-MEASURED = frozenset({"ts", "wall_s", "cpu_s", "peak_mb", "arrival", "worker", "pid", "attempts"})
-"""Keys whose values differ between equal runs."""
+MEASURED = frozenset({"ts", "wall_s", "cpu_s", "peak_mb", "arrival", "worker", "pid", "attempts", "timing", "asked"})
+"""Keys whose values may differ between equal runs. `asked` is an estimate made before the work: a replay has another tokenizer."""
 
 _LEDGER = ("evaluations", "proposals", "tokens", "usd")
 
