@@ -13,6 +13,7 @@ calls are cut, and what the prompt still shows is public, too.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,7 +97,10 @@ def _import(data: Path, out: Path, source: str, limit: int | None, cpu_s: float)
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise UsageError(f"cannot make the folder {out}: {e.strerror or e}") from None
-    results = list(_results(islice(read_rows(data, source), limit), out, source, cpu_s))
+    with warnings.catch_warnings():
+        for category in (SyntaxWarning, DeprecationWarning):  # of the data's own code, such as "\\d" in a plain string
+            warnings.simplefilter("ignore", category)
+        results = list(_results(islice(read_rows(data, source), limit), out, source, cpu_s))
     if not results:
         raise UsageError(f"{data} holds no row")
     return ImportReport(
