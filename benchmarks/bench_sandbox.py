@@ -1,6 +1,6 @@
 """Executions a second and latency of every rung, against a bare fork, `python -I`, and bubblewrap + python.
 
-    python benchmarks/bench_sandbox.py [--rounds 5] [--json FILE]
+    python benchmarks/bench_sandbox.py [--rounds 12] [--json FILE]
 
 All methods run the same work in one process, in interleaved rounds: define a function, call it five times, return the
 five values. Rates are of two workers, latencies of one. The bare fork is the same worker with every wall left out:
@@ -130,8 +130,8 @@ def _spell(run: Run, number: int, seconds: float) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of each method in each round, twice")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=0.15, help="of each method in each round, twice")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     figures = measure(methods(), options.rounds, options.seconds)
