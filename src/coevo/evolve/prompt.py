@@ -78,7 +78,8 @@ def build_messages(view: TaskView, context: Context, *, style: Edit, max_chars: 
     `UsageError` says what is needed. `style` is rewrite, diff or crossover.
     """
     parts = _Parts.of(view, context, style)
-    while (excess := len(SYSTEM) + len(parts.text()) - max_chars) > 0:
+    text = parts.text()
+    while (excess := len(SYSTEM) + len(text) - max_chars) > 0:
         shorter = parts.shortened(excess)
         if shorter is None:
             raise UsageError(
@@ -86,7 +87,8 @@ def build_messages(view: TaskView, context: Context, *, style: Edit, max_chars: 
                 f"alone, and max_chars is {max_chars:,}. Raise it, or start from a shorter program"
             )
         parts = shorter
-    return Message("system", SYSTEM), Message("user", parts.text())
+        text = parts.text()
+    return Message("system", SYSTEM), Message("user", text)
 
 
 def worst_case_chars(
@@ -99,7 +101,7 @@ def worst_case_chars(
     padding = "#" * max(0, program_chars - start.size)
     program = start.with_source(start.source + padding)
     number = -1.23456789123456e-101
-    worst = Attempt(program, number, number, number, number, number, "x" * MAX_FEEDBACK)
+    worst = Attempt(program, number, number, number, number, None, "x" * MAX_FEEDBACK)
     parts = _Parts(
         view, style, worst, (worst,) * MAX_HISTORY, (worst,) * MAX_INSPIRATIONS, "x" * MAX_FEEDBACK, "x" * MAX_REJECTED
     )
