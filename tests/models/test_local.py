@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -207,6 +210,23 @@ def test_closed(folder):
     model.close()
     with pytest.raises(ModelError, match="closed"):
         model.generate([req("a")])
+
+
+def test_closing_ends_a_reply_under_way(folder):
+    model = open_model(f"local:{folder},max_tokens=200")
+    seen = threading.Event()
+
+    def slowly(_, args, kwargs):
+        seen.set()
+        time.sleep(0.01)
+
+    model._model.register_forward_pre_hook(slowly, with_kwargs=True)
+    with ThreadPoolExecutor(1) as threads:
+        reply = threads.submit(model.generate, [req("for i in range", max_tokens=200, temperature=1.0)])
+        assert seen.wait(30)
+        model.close()
+        with pytest.raises(ModelError, match="closed while"):
+            reply.result(30)
 
 
 def test_without_a_chat_template_the_plain_one_is_used():

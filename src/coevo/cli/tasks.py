@@ -146,6 +146,6 @@ def import_(
         return
     for row in report.skipped:
         print(f"{row.name}: {row.reason}" + (f" - {row.detail}" if row.detail else ""))
-    output.print_facts({"written": len(report.written), "skipped": len(report.skipped), "folder": out})
-    if not report.written:
+    output.print_facts({**report.counts, "folder": out})
+    if not report.written and any(row.reason != "exists" for row in report.skipped):
         raise typer.Exit(1)

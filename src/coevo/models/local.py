@@ -13,7 +13,7 @@ from typing import Any
 
 from coevo.errors import ModelError
 from coevo.models import chat, weights
-from coevo.models.sampler import Prompt, Sampled, sample
+from coevo.models.sampler import Cancelled, Prompt, Sampled, sample
 from coevo.models.spec import ModelSpec
 from coevo.models.types import Completion, Request, Sampling, StopReason
 from coevo.streams import stream_seed
@@ -43,6 +43,7 @@ class LocalModel:
         self._ends = chat.end_tokens(model, tokenizer)
         self._stop = () if getattr(tokenizer, "chat_template", None) else (chat.PLAIN_STOP,)
         self._lock = threading.Lock()
+        self._closing = threading.Event()
 
     @classmethod
     def open(
@@ -102,7 +103,8 @@ class LocalModel:
             return [done[i] for i in range(len(requests))]
 
     def close(self) -> None:
-        """Let go of the weights. Safe to call twice."""
+        """Let go of the weights. Safe to call twice. A `generate` that is under way on another thread ends with `ModelError`."""
+        self._closing.set()
         with self._lock:
             self._model = None
 
@@ -127,7 +129,11 @@ class LocalModel:
         """Sample; where memory runs out, again in two halves, down to one."""
         try:
             with _threads(self.spec.threads):
-                return sample(self._model, prompts, ends=self._ends, decode=self._decode)
+                return sample(
+                    self._model, prompts, ends=self._ends, decode=self._decode, cancelled=self._closing.is_set
+                )
+        except Cancelled:
+            raise ModelError(f"{self.name}: this model was closed while it was generating") from None
         except ValueError as e:
             raise ModelError(f"{self.name}: {e}") from e
         except RuntimeError as e:

@@ -24,7 +24,7 @@ def request_digest(request: Request) -> str:
 
 def to_payload(completion: Completion, request: Request | None = None) -> dict[str, Any]:
     """Plain data for `run.put_completion`. With `request`, a replay can tell when the prompt is another one."""
-    data = asdict(completion)
+    data = dict(vars(completion))
     for name in _SPARSE:
         if not data[name]:
             del data[name]

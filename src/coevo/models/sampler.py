@@ -59,13 +59,22 @@ class _Row:
     ended: StopReason | None = None
 
 
+class Cancelled(Exception):
+    """Nobody waits for the rest of this batch any more."""
+
+
 def sample(
-    model: Any, prompts: Sequence[Prompt], *, ends: Collection[int], decode: Callable[[list[int]], str]
+    model: Any,
+    prompts: Sequence[Prompt],
+    *,
+    ends: Collection[int],
+    decode: Callable[[list[int]], str],
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Sampled]:
     """Continue all prompts together, each until an end token, a stop string, or `max_new` tokens (at least 1).
 
-    `model` is a causal language model of transformers in eval mode; `decode` turns token ids into text. Raises `ValueError` for
-    logits that are not numbers, and what torch raises for lack of memory.
+    `model` is a causal language model of transformers in eval mode; `decode` turns token ids into text. `cancelled` is asked
+    before each token. Raises `ValueError` for logits that are not numbers, `Cancelled`, and what torch raises for lack of memory.
     """
     import torch
 
@@ -76,6 +85,8 @@ def sample(
         batch = _Batch(model, [prompt.ids for prompt in prompts])
         active, logits = list(rows), batch.prefill()
         while True:
+            if cancelled():
+                raise Cancelled
             tokens, logprobs = draw(logits, [row.prompt for row in active], [_next(row) for row in active])
             for row, token, logprob in zip(active, tokens, logprobs, strict=True):
                 if row.ended is None:
