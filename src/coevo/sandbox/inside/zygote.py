@@ -39,7 +39,8 @@ def main() -> NoReturn:
     if settings["parent"] is None:  # bubblewrap watches over us instead
         worker.Worker(settings, cgroup.NONE).serve()
     parent = os.pidfd_open(os.getppid())
-    if os.getppid() != settings["parent"]:
+    if os.getppid() != settings["parent"]:  # it died while we started
+        _clean(settings)
         os._exit(1)
     _outer(settings, parent)
 
@@ -72,9 +73,13 @@ def _outer(settings: dict[str, Any], parent: int) -> NoReturn:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         os.waitpid(pid, 0)
         account.leave()
-        if settings["scratch"]:
-            shutil.rmtree(settings["scratch"], ignore_errors=True)
+        _clean(settings)
     os._exit(0)
+
+
+def _clean(settings: dict[str, Any]) -> None:
+    if settings["scratch"]:
+        shutil.rmtree(settings["scratch"], ignore_errors=True)
 
 
 def _map_user(pid: int, uid: int, gid: int) -> None:
