@@ -21,16 +21,32 @@ def doctor(
     from coevo.sandbox.types import SandboxConfig
 
     report = examine(SandboxConfig(), seconds=seconds)
-    facts = report.to_dict()
     if json:
-        output.print_json(facts)
+        output.print_json(report.to_dict())
     else:
+        yes = {True: "yes", False: "NO"}
+        output.print_table(("wall", "stands", "detail"), [(w.name, yes[w.stands], w.detail) for w in report.walls])
+        rungs = [
+            (rung.value, "stands" if not lacks else f"lacks {', '.join(lacks)}") for rung, lacks in report.rungs.items()
+        ]
+        output.print_table(("rung, best first", ""), rungs)
+        speeds = [
+            (
+                w.preload.value,
+                w.level.value if w.level else "none",
+                round(w.start_s, 2),
+                round(w.per_s),
+                round(w.p50_ms, 2),
+                w.detail,
+            )
+            for w in report.warmth
+        ]
+        output.print_table(("preload", "rung", "start s", "executions/s, one worker", "p50 ms", "detail"), speeds)
         output.print_table(
-            ("wall", "stands", "detail"), [(w.name, "yes" if w.stands else "NO", w.detail) for w in report.walls]
+            ("canary", "as it should be", "what came out"), [(c.name, yes[c.ok], c.detail) for c in report.canaries]
         )
-        output.print_table(
-            ("canary", "result", "detail"), [(c.name, "ok" if c.ok else "FAILED", c.detail) for c in report.canaries]
+        output.print_facts(
+            {"level": report.level.value if report.level else "none", "healthy": yes[report.healthy].lower()}
         )
-        output.print_facts({k: v for k, v in facts.items() if not isinstance(v, (list, dict))})
-    if not report.ok:
+    if not report.healthy:
         raise typer.Exit(4)
