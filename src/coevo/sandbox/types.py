@@ -55,7 +55,7 @@ class Job:
     """Untrusted source files and what to do with them.
 
     With `entry`, the main file is executed as a module and `entry` is called once per item of `calls`, in one
-    process, each with a fresh decoding of its arguments. Without, the main file is run as `__main__`
+    process, each with arguments of its own, decoded before the candidate's clock starts. Without, the main file is run as `__main__`
     with `stdin`, `argv`; its output is the stream. Neither answers nor anything else of the judge is ever in a job.
     """
 

@@ -92,10 +92,13 @@ def become(
         elif not own.own_scratch:
             os.mkdir(place, 0o700)
         os.chdir(place)
+        floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         job = runner.unpack(payload[8 + size :])
-        own.raise_own(header, address_space)
+        inputs = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - floor)
+        own.raise_own(header, address_space + inputs)
         answers = runner.Answers(ANSWERS_FD, header.answer_cap)
         del payload
+        gc.freeze()  # or the candidate's first collections would walk through its inputs
         gc.enable()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         answers.send(wire.READY, wire.READY_BODY.pack(usage.ru_utime + usage.ru_stime, usage.ru_maxrss))

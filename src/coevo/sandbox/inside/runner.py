@@ -69,7 +69,9 @@ class Job:
         self.files = frozenset(f"{here}/{name}" for name, _ in fields["files"])
         self.source: bytes = dict(fields["files"])[fields["main"]]
         self.entry: str | None = fields["entry"]
-        self.calls: list[bytes] = fields["calls"]
+        # Decoded here, before the clock starts: reading the judge's inputs is not the candidate's work. Each call has
+        # objects of its own.
+        self.calls: list[tuple[Any, Any]] = [decode(raw) for raw in reversed(fields["calls"])]
         self.argv: list[str] = fields["argv"]
         self.seed: int = fields["seed"]
 
@@ -126,15 +128,15 @@ def _run_calls(job: Job, entry: str, answers: Answers) -> int:
     except BaseException as e:
         answers.fault(FAULT, e, job.files)
         return 1
-    for raw in job.calls:
+    while job.calls:
+        args, kwargs = job.calls.pop()
         answers.send(BEGUN)
-        _answer(function, raw, answers, job.files)
+        _answer(function, args, kwargs, answers, job.files)
     return 0
 
 
-def _answer(function: Callable[..., Any], raw: bytes, answers: Answers, files: frozenset[str]) -> None:
+def _answer(function: Callable[..., Any], args: Any, kwargs: Any, answers: Answers, files: frozenset[str]) -> None:
     try:
-        args, kwargs = decode(raw)
         value = function(*args, **kwargs)
     except BaseException as e:
         answers.fault(ANSWER, e, files)
