@@ -74,20 +74,14 @@ class Workshop:
             future = self._pool.submit(fn, *args)
             future.add_done_callback(lambda done, handle=handle: self._arrivals.put(partial(handle, done)))
 
-    def context(self, decision: Decision) -> Context:
-        """What the proposer of this step may look at."""
-        if decision.edit is Edit.START:
-            return Context(Attempt(self._task.start, None))
-        return Context(
+    def ask(self, decision: Decision) -> tuple[Request, dict[str, float]]:
+        """The request of a model step, and what it may cost. Raises `UsageError` when its prompt cannot be short enough."""
+        context = Context(
             parent=self.shelf.attempt(decision.parent),
             inspirations=self.shelf.attempts(decision.others),
             history=self.shelf.worst_first(decision.history),
             rejected=decision.rejected,
         )
-
-    def ask(self, decision: Decision) -> tuple[Request, dict[str, float]]:
-        """The request of a model step, and what it may cost. Raises `UsageError` when its prompt cannot be short enough."""
-        context = self.context(decision)
 
         def build(max_chars: int) -> tuple[Message, ...]:
             return build_messages(self._view, context, style=decision.edit, max_chars=max_chars)
@@ -152,14 +146,15 @@ class Workshop:
     # Proposals
 
     def _propose(self, flight: Flight, reply: str) -> None:
+        """Have the child made. A worker gets the parent, and for `splice` the second one: what a model saw it need not see."""
         decision = flight.decision
-        order = Order(
-            decision.edit,
-            self.context(decision),
-            reply,
-            decision.offsets,
-            stream_seed(self._state.config.seed, "operator", decision.step),
-        )
+        if decision.edit is Edit.START:
+            context = Context(Attempt(self._task.start, None))
+        else:
+            others = decision.others[:1] if decision.edit is Edit.SPLICE else ()
+            context = Context(self.shelf.attempt(decision.parent), self.shelf.attempts(others))
+        seed = stream_seed(self._state.config.seed, "operator", decision.step)
+        order = Order(decision.edit, context, reply, decision.offsets, seed)
         self._submit(partial(self._proposed, flight), propose, order)
 
     def _proposed(self, flight: Flight, future: Future[Made]) -> None:
