@@ -212,7 +212,10 @@ def test_memory_budget_is_on_top_of_the_worker(best: LocalSandbox) -> None:
 def test_the_input_is_not_charged_but_copies_of_it_are(best: LocalSandbox) -> None:
     data = bytes(40 << 20)
     assert _values(best.run(job("def f(x): return len(x)", data, limits=Limits(cpu_s=20, memory_mb=64)))) == [40 << 20]
-    assert best.run(job("def f(x): return len(x)", data, limits=Limits(cpu_s=20, memory_mb=32))).status is Status.MEMORY
+    assert _values(best.run(job("def f(x): return len(x)", data, limits=Limits(cpu_s=20, memory_mb=32)))) == [40 << 20]
+    copying = "def f(x): return len(bytearray(x))"
+    assert best.run(job(copying, data, limits=Limits(cpu_s=20, memory_mb=32))).status is Status.MEMORY
+    assert _values(best.run(job(copying, data, limits=Limits(cpu_s=20, memory_mb=64)))) == [40 << 20]
 
 
 def test_nothing_tells_which_machine_it_is(best: LocalSandbox) -> None:

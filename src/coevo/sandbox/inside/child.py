@@ -59,7 +59,7 @@ class Walls:
         if not self.limits:
             return
         walls.limit_job(
-            address_space=address_space + header.size + header.memory,  # the job's bytes are not the candidate's
+            address_space=address_space + header.memory,
             cpu_s=header.cpu_s,
             file_bytes=header.scratch,
             tasks=self.tasks + walls.THREADS + header.processes,
@@ -94,8 +94,9 @@ def become(
         os.chdir(place)
         floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         job = runner.unpack(payload[8 + size :])
-        inputs = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - floor)
-        own.raise_own(header, address_space + inputs)
+        # What decoding took at its height, less the encoded text, which is gone by now.
+        inputs = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - floor) - header.size
+        own.raise_own(header, address_space + max(0, inputs))
         answers = runner.Answers(ANSWERS_FD, header.answer_cap)
         del payload
         gc.freeze()  # or the candidate's first collections would walk through its inputs
