@@ -80,7 +80,7 @@ FLIPS: dict[str, Any] = {
     "batch": 5,
     "steps": 39,
     "target": 8.4,
-    "stall": 2,
+    "stall": 1,
     "model_failures": 1,
     "islands": 3,
     "population": 4,
