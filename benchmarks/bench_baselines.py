@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.types import Evaluation
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.types import Evaluation
 from coevo.tasks import list_tasks, load_task
 from coevo.tasks.types import Kind, Task
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import yaml
 
-from coevo.evaluate.efficiency import EfficiencyConfig
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.types import Evaluation
+from coevo.evaluation.efficiency import EfficiencyConfig
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.types import Evaluation
 from coevo.programs import Program
 from coevo.tasks import load_task
 from coevo.tasks.types import Task

@@ -25,12 +25,12 @@ from typing import Any
 
 from made_up import made_up_child, made_up_evaluation
 
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.pool import LocalPool
-from coevo.evolve.result import Progress
-from coevo.evolve.search import search
-from coevo.evolve.settings import SearchConfig
-from coevo.evolve.worker import propose
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.pool import LocalPool
+from coevo.evolution.result import Progress
+from coevo.evolution.search import search
+from coevo.evolution.settings import SearchConfig
+from coevo.evolution.worker import propose
 from coevo.models.ensemble import Ensemble
 from coevo.models.scripted import ScriptedModel
 from coevo.models.spec import ModelSpec

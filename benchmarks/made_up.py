@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from coevo.evaluate.types import Evaluation, Outcome
-from coevo.evolve.records import Traits, packed
-from coevo.evolve.types import Proposal
-from coevo.evolve.worker import Made, Order
+from coevo.evaluation.types import Evaluation, Outcome
+from coevo.evolution.records import Traits, packed
+from coevo.evolution.types import Proposal
+from coevo.evolution.worker import Made, Order
 from coevo.programs import Program
 
 

@@ -18,12 +18,12 @@ import argparse
 import dataclasses
 
 import coevo
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.types import Evaluation
-from coevo.evolve.edits import apply_rewrite
-from coevo.evolve.operators import constants, mutate, splice, tune
-from coevo.evolve.prompt import TaskView, build_messages
-from coevo.evolve.types import Attempt, Context, Edit, Proposal
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.types import Evaluation
+from coevo.evolution.edits import apply_rewrite
+from coevo.evolution.operators import constants, mutate, splice, tune
+from coevo.evolution.prompt import TaskView, build_messages
+from coevo.evolution.types import Attempt, Context, Edit, Proposal
 from coevo.models import open_model
 from coevo.models.types import Model
 from coevo.programs import Program

@@ -11,16 +11,16 @@ SRC = Path(__file__).parent.parent / "src" / "coevo"
 
 GROUND = {"errors", "config", "streams", "stats", "programs"}
 MAY_KNOW: dict[str, set[str]] = {
-    **{room: GROUND for room in GROUND},
+    **dict.fromkeys(GROUND, GROUND),
     "runs": GROUND,
     "sandbox": GROUND,
     "tasks": GROUND | {"runs", "sandbox"},
-    "evaluate": GROUND | {"runs", "sandbox", "tasks"},
+    "evaluation": GROUND | {"runs", "sandbox", "tasks"},
     "models": GROUND | {"runs"},
-    "evolve": GROUND | {"runs", "sandbox", "tasks", "evaluate", "models"},
+    "evolution": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models"},
     "pictures": GROUND | {"runs", "tasks"},
-    "api": GROUND | {"runs", "sandbox", "tasks", "evaluate", "models", "evolve", "pictures"},
-    "cli": GROUND | {"runs", "sandbox", "tasks", "evaluate", "models", "evolve", "pictures", "api"},
+    "api": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution", "pictures"},
+    "cli": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution", "pictures", "api"},
 }
 STANDALONE = {"zygote", "codec", "walls", "runner"}
 """Files of the sandbox room that run as plain files: what they import by bare name is a sibling."""
@@ -41,7 +41,9 @@ def imports(tree: ast.Module) -> list[tuple[int, str, bool]]:
             found += [(node.lineno, alias.name, id(node) in top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports are absolute"
-            names = [f"{node.module}.{alias.name}" if node.module == "coevo" else str(node.module) for alias in node.names]
+            names = [
+                f"{node.module}.{alias.name}" if node.module == "coevo" else str(node.module) for alias in node.names
+            ]
             found += [(node.lineno, name, id(node) in top) for name in names]
     return found
 
@@ -66,5 +68,7 @@ def test_imports_point_one_way(path: Path) -> None:
 @pytest.mark.parametrize("module", ["coevo", "coevo.cli.main"])
 def test_importing_costs_no_heavy_package(module: str) -> None:
     code = f"import sys, {module}; print(*sorted(m for m in sys.modules if '.' not in m))"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
     assert not loaded & (HEAVY | {"scipy", "httpx"})

@@ -105,7 +105,11 @@ SAMPLE = textwrap.dedent(
 
 class TestPrograms:
     def test_cosmetics_do_not_change_the_id(self) -> None:
-        noisy = "# top\n\n" + SAMPLE.replace(":\n", ":   \n").replace("x<y", "x < y").replace("  # comment", "") + "\n\n# end\n"
+        noisy = (
+            "# top\n\n"
+            + SAMPLE.replace(":\n", ":   \n").replace("x<y", "x < y").replace("  # comment", "")
+            + "\n\n# end\n"
+        )
         assert Program.of(noisy).id == Program.of(SAMPLE).id
         assert Program.of(SAMPLE.replace("\n", "\r\n")).id == Program.of(SAMPLE).id
 

@@ -1,7 +1,7 @@
 """Evolve programs, policies, and the training harness, each under a judge that cannot be fooled cheaply.
 
-    import coevo
-    result = coevo.evolve("circle_packing:n=26", budget="evaluations=200", out="runs/first")
+import coevo
+result = coevo.evolve("circle_packing:n=26", budget="evaluations=200", out="runs/first")
 """
 
 from typing import TYPE_CHECKING, Any

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from coevo.config import parse
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.types import Evaluation
-from coevo.evolve.compare import Comparison
-from coevo.evolve.result import Observer, SearchResult
-from coevo.evolve.settings import SearchConfig, StrategyName
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.types import Evaluation
+from coevo.evolution.compare import Comparison
+from coevo.evolution.result import Observer, SearchResult
+from coevo.evolution.settings import SearchConfig, StrategyName
 from coevo.programs import Program
 from coevo.runs import Budget, parse_budget
 from coevo.sandbox.types import SandboxConfig
@@ -67,7 +67,7 @@ def evolve(
     tests. Raises `BudgetSpent` if the budget does not buy one evaluation, `UsageError` for settings that cannot work,
     `StoreError` if `out` cannot be written.
     """
-    from coevo.evolve.session import Setup, begin
+    from coevo.evolution.session import Setup, begin
 
     found = task if isinstance(task, Task) else load_task(task)
     search = config if isinstance(config, SearchConfig) else parse(SearchConfig, config or {}, where="search config")
@@ -81,7 +81,7 @@ def resume(
     run: str | Path, *, budget: Budget | str | None = None, pool: str | None = None, observer: Observer | None = None
 ) -> SearchResult:
     """Go on with a run where it stopped, under new bounds if `budget` is given (what was spent stays spent)."""
-    from coevo.evolve.session import resume as opened
+    from coevo.evolution.session import resume as opened
 
     limits = parse_budget(budget) if isinstance(budget, str) else budget
     with opened(Path(run), budget=limits, pool=pool) as session:
@@ -95,7 +95,7 @@ def replay(
 
     Returns the result and whether both runs have the same digest: with a task that is not timed they must.
     """
-    from coevo.evolve.session import replaying
+    from coevo.evolution.session import replaying
 
     with replaying(Path(run), Path(out), pool=pool) as (session, digest):
         result = session.go(observer)
@@ -118,7 +118,7 @@ def compare(
 
     Each strategy and seed is a run of its own under `out`; calling again goes on where an interrupted comparison stopped.
     """
-    from coevo.evolve.session import Setup, comparing
+    from coevo.evolution.session import Setup, comparing
 
     found = task if isinstance(task, Task) else load_task(task)
     search = config if isinstance(config, SearchConfig) else parse(SearchConfig, config or {}, where="search config")

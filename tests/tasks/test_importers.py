@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coevo.errors import TaskError, UsageError
-from coevo.evaluate.judge import Judge
+from coevo.evaluation.judge import Judge
 from coevo.programs import Program
 from coevo.tasks import importers, load_task
 from coevo.tasks.importers import Reason, import_humaneval, import_mbpp

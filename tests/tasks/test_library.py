@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from coevo.evaluate.check import check_task
-from coevo.evaluate.judge import Judge
+from coevo.evaluation.check import check_task
+from coevo.evaluation.judge import Judge
 from coevo.tasks import list_tasks, load_task
 from coevo.tasks.types import Kind
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coevo.errors import ConfigError, TaskError
-from coevo.evaluate.check import check_task
+from coevo.evaluation.check import check_task
 from coevo.tasks import load_task
 from coevo.tasks.new import new_task, task_name
 

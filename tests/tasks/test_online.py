@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.trusted import load_judge_file
-from coevo.evaluate.types import Outcome
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.trusted import load_judge_file
+from coevo.evaluation.types import Outcome
 from coevo.programs import Program
 from coevo.tasks import load_task
 from coevo.tasks.exact import Infeasible

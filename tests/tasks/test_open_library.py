@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coevo.evaluate.judge import Judge
-from coevo.evaluate.types import Outcome
+from coevo.evaluation.judge import Judge
+from coevo.evaluation.types import Outcome
 from coevo.programs import Program
 from coevo.tasks import list_tasks, load_task
 from coevo.tasks.exact import Infeasible

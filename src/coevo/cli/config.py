@@ -23,7 +23,7 @@ def config(
         _print(facts, json)
         return
     from coevo.errors import pick
-    from coevo.evolve.settings import SearchConfig
+    from coevo.evolution.settings import SearchConfig
     from coevo.models.spec import ModelSpec
     from coevo.runs import Budget
     from coevo.sandbox.types import SandboxConfig

@@ -23,8 +23,8 @@ def demo(
 ) -> None:
     """Evolve a circle packing for about two minutes: no key, no GPU, every candidate behind walls."""
     from coevo.cli.evolve import free_folder, start
-    from coevo.evolve.session import Setup
-    from coevo.evolve.settings import SearchConfig
+    from coevo.evolution.session import Setup
+    from coevo.evolution.settings import SearchConfig
     from coevo.runs import Budget
     from coevo.tasks import load_task
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from coevo.cli import output
 
 if TYPE_CHECKING:
-    from coevo.evolve.records import Candidate
-    from coevo.evolve.result import SearchResult
+    from coevo.evolution.records import Candidate
+    from coevo.evolution.result import SearchResult
     from coevo.runs import Run
     from coevo.tasks.types import Task
 
@@ -59,7 +59,7 @@ def facts_of(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
 
 def candidates(run: Run) -> Iterator[Candidate]:
     """The committed steps of a search, in order."""
-    from coevo.evolve.records import Candidate
+    from coevo.evolution.records import Candidate
 
     for event in run.events(kinds=("candidate",)):
         yield Candidate.from_dict(event.step or 0, event.payload)
@@ -67,8 +67,8 @@ def candidates(run: Run) -> Iterator[Candidate]:
 
 def family(candidate: Candidate) -> str:
     """start, model or operator."""
-    from coevo.evolve.settings import MODEL_EDITS
-    from coevo.evolve.types import Edit
+    from coevo.evolution.settings import MODEL_EDITS
+    from coevo.evolution.types import Edit
 
     edit = candidate.decision.edit
     return "start" if edit is Edit.START else "model" if edit in MODEL_EDITS else "operator"

@@ -10,7 +10,7 @@ import typer
 from coevo.cli import output
 
 if TYPE_CHECKING:
-    from coevo.evaluate.types import Evaluation
+    from coevo.evaluation.types import Evaluation
     from coevo.tasks.types import Split
 
 

@@ -11,7 +11,7 @@ import typer
 from coevo.cli import output
 
 if TYPE_CHECKING:
-    from coevo.evolve.session import Session, Setup
+    from coevo.evolution.session import Session, Setup
     from coevo.runs import Budget
     from coevo.tasks.types import Task
 
@@ -60,8 +60,8 @@ def evolve(
     from coevo.api import DEFAULT_BUDGET
     from coevo.config import parse, read_yaml, with_sets
     from coevo.errors import UsageError
-    from coevo.evolve.session import Setup
-    from coevo.evolve.settings import SearchConfig
+    from coevo.evolution.session import Setup
+    from coevo.evolution.settings import SearchConfig
     from coevo.runs import parse_budget
     from coevo.tasks import load_task
 
@@ -82,7 +82,7 @@ def evolve(
 
 def start(setup: Setup, task: Task, budget: Budget, out: Path, *, json: bool) -> dict[str, Any]:
     """Begin a run and see it through; prints, and returns what was found."""
-    from coevo.evolve.session import begin, preflight
+    from coevo.evolution.session import begin, preflight
 
     with begin(setup, budget, out, task=task) as session:
         if not json:
@@ -100,7 +100,7 @@ def see_through(session: Session, *, json: bool) -> dict[str, Any]:
     """Run an opened session to its end, write its files, print, and exit non-zero when it failed."""
     from coevo.cli.ending import finish, print_ending
     from coevo.cli.progress import watching
-    from coevo.evolve.result import Stop
+    from coevo.evolution.result import Stop
     from coevo.runs.status import resume_command
     from coevo.tasks.types import Kind
 
@@ -131,7 +131,7 @@ def free_folder(name: str) -> Path:
 
 
 def _compare(setup: Setup, task: Task, budget: Budget, out: Path, seeds: int, json: bool) -> None:
-    from coevo.evolve.session import comparing
+    from coevo.evolution.session import comparing
 
     begun = time.monotonic()
     names = ("evolve", "independent", "sequential", "best_of_n", "hill_climb")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from coevo.cli.output import show
 
 if TYPE_CHECKING:
-    from coevo.evolve.result import Observer, Progress
+    from coevo.evolution.result import Observer, Progress
 
 BARS = "▁▂▃▄▅▆▇█"
 LINE_EVERY_S = 10.0

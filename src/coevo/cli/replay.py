@@ -23,7 +23,7 @@ def replay(
     from coevo.cli.ending import facts_of
     from coevo.cli.evolve import free_folder
     from coevo.cli.progress import watching
-    from coevo.evolve.session import replaying
+    from coevo.evolution.session import replaying
 
     target = out or free_folder(f"{run.name}-replay")
     with replaying(run, target, pool=f"local:{workers}" if workers else None) as (session, digest):

@@ -16,7 +16,7 @@ def resume(
 ) -> None:
     """Go on with a run: stored replies and evaluations are used again, only what was in flight is done again."""
     from coevo.cli.evolve import see_through
-    from coevo.evolve.session import resume as opened
+    from coevo.evolution.session import resume as opened
     from coevo.runs import parse_budget
 
     limits = parse_budget(budget) if budget else None

@@ -92,7 +92,7 @@ def check(
 
     Ends with 4 when a check fails.
     """
-    from coevo.evaluate.check import check_task
+    from coevo.evaluation.check import check_task
     from coevo.tasks import list_tasks, load_task
 
     report = []

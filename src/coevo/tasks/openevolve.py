@@ -1,7 +1,7 @@
 """Foreign folders: `initial_program.py` beside an `evaluator.py` with `evaluate(program_path)`, as OpenEvolve runs them.
 
 Such a folder is a task as it stands. Its evaluator imports the program it judges, so judge and candidate share a process, and
-a candidate can forge its score; all of it therefore runs inside the sandbox (see `coevo.evaluate.openevolve`), and every
+a candidate can forge its score; all of it therefore runs inside the sandbox (see `coevo.evaluation.openevolve`), and every
 evaluation says so.
 
 Of a `config.yaml` in the folder two settings are read: `prompt.system_message` becomes the statement, and

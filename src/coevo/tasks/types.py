@@ -82,7 +82,7 @@ class Generated(Config):
 
 
 class Timing(Config):
-    """At which size speed is compared with the reference (see `coevo.evaluate.efficiency`)."""
+    """At which size speed is compared with the reference (see `coevo.evaluation.efficiency`)."""
 
     size: int
     """Given to generate.py. Choose it so that the reference needs 20 ms or more."""
@@ -114,7 +114,7 @@ class TaskAlias(Config):
 
 
 class FitnessConfig(Config):
-    """How correctness and efficiency become one number (see `coevo.evaluate.fitness`)."""
+    """How correctness and efficiency become one number (see `coevo.evaluation.fitness`)."""
 
     name: Literal["weighted", "metaevolve", "correctness"] = "weighted"
     correctness: float = Field(default=0.7, ge=0)
@@ -171,7 +171,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Task:
-    """A loaded task folder. Loading executes nothing: tests are made by `coevo.evaluate.judge`."""
+    """A loaded task folder. Loading executes nothing: tests are made by `coevo.evaluation.judge`."""
 
     config: TaskConfig
     folder: Path

@@ -1,0 +1,125 @@
+"""Cheap descriptors of a program, for MAP-Elites cells and novelty. Deterministic across processes and machines."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+from zlib import crc32
+
+from coevo.evolution.syntax import parse
+from coevo.programs import Program, normal_form
+
+SKETCH = 32
+"""Numbers in a sketch: the distance of two long programs has a standard error of at most 0.09."""
+
+_SHINGLE = 3
+_TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\"[^\"\n]*\"|'[^'\n]*'|\n[ ]*|[^\s\w]")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+_BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.Match)
+_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Counts over all files. A file that is not Python counts by its length alone."""
+
+    size: int
+    """Characters in normal form: comments and layout do not count."""
+    nodes: int
+    loops: int
+    """Loops, and the `for` parts of comprehensions."""
+    branches: int
+    calls: int
+    functions: int
+    constants: int
+    structure: str
+    """16 hex digits: a hash of the syntax tree without names and constants."""
+    sketch: tuple[int, ...]
+    """The `SKETCH` smallest hashes of three-token shingles, in order (bottom-k sketch)."""
+
+    @property
+    def descriptors(self) -> tuple[float, float]:
+        """Two axes for cells: size, and how much control flow there is."""
+        return float(self.size), float(self.loops + self.branches + self.functions)
+
+
+def features(program: Program) -> Features:
+    """The descriptors of a program."""
+    count: Counter[str] = Counter()
+    digest = hashlib.sha256()
+    hashes: set[int] = set()
+    size = 0
+    for name, text in program.files:
+        normal = normal_form(text)
+        size += len(normal)
+        hashes.update(_shingles(normal))
+        tree = parse(text)
+        digest.update(name.encode() + b"\0")
+        if tree is None:
+            digest.update(normal.encode("utf-8", "surrogatepass"))
+        else:
+            digest.update(_count(tree, count).encode())
+    return Features(
+        size,
+        count["nodes"],
+        count["loops"],
+        count["branches"],
+        count["calls"],
+        count["functions"],
+        count["constants"],
+        digest.hexdigest()[:16],
+        tuple(sorted(hashes)[:SKETCH]),
+    )
+
+
+def distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:
+    """How different two programs are, by their sketches: from 0 (the same shingles) to 1 (none in common).
+
+    1 minus the Jaccard similarity of their sets of shingles; exact for programs of up to `SKETCH` different ones, else the
+    bottom-k estimate (Cohen and Kaplan 2007): the share of the k smallest of the union that are in both.
+    """
+    if not a and not b:
+        return 0.0
+    union = sorted({*a, *b})
+    if len(a) >= SKETCH or len(b) >= SKETCH:
+        union = union[:SKETCH]
+    both = {*a} & {*b}
+    return 1.0 - sum(x in both for x in union) / len(union)
+
+
+def _shingles(normal: str) -> set[int]:
+    tokens = _TOKEN.findall(normal)
+    raw = [token.encode("utf-8", "surrogatepass") for token in tokens]
+    raw = [b""] * (_SHINGLE - 1) + raw
+    return {crc32(b"\0".join(raw[i : i + _SHINGLE])) for i in range(len(raw) - _SHINGLE + 1)} if tokens else set()
+
+
+def _count(tree: ast.Module, count: Counter[str]) -> str:
+    """Add a tree to the counts; returns its shape as text: the types of its nodes, nested."""
+    out: list[str] = []
+    stack: list[ast.AST | None] = [tree]
+    while stack:
+        node = stack.pop()
+        if node is None:
+            out.append(")")
+            continue
+        kind = type(node)
+        out.append(kind.__name__)
+        count["nodes"] += 1
+        if kind in _LOOPS:
+            count["loops"] += 1
+        elif kind in _BRANCHES:
+            count["branches"] += 1
+        elif kind is ast.Call:
+            count["calls"] += 1
+        elif kind in _DEFS:
+            count["functions"] += 1
+        elif kind is ast.Constant:
+            count["constants"] += 1
+        if kind is not ast.Name and kind is not ast.Constant:
+            stack.append(None)
+            stack.extend(ast.iter_child_nodes(node))
+    return " ".join(out)
