@@ -3,6 +3,7 @@
 import ast
 import random
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,7 +127,7 @@ class TestPrograms:
 
     def test_normal_form_of_real_modules_means_the_same(self) -> None:
         for module in (textwrap, ast, random):
-            source = open(module.__file__, encoding="utf-8").read()
+            source = Path(str(module.__file__)).read_text(encoding="utf-8")
             form = normal_form(source)
             assert ast.dump(ast.parse(form)) == ast.dump(ast.parse(source))
             assert normal_form(form) == form
