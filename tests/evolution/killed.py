@@ -19,7 +19,8 @@ BUDGET = Budget(evaluations=60, tokens=100_000)
 def run(task_folder: str, folder: str, workers: int, schedule: str) -> None:
     """Begin or resume the search in `folder` and bring it to its end."""
     task = load_task(task_folder)
-    config = SearchConfig(schedule=schedule, batch=6, islands=2, population=20, migrate_every=2)  # type: ignore[arg-type]
+    early = {"schedule": "steady", "model_share": 0.4, "ahead": 10} if schedule == "early" else {"schedule": schedule}
+    config = SearchConfig.model_validate({"batch": 6, "islands": 2, "population": 20, "migrate_every": 2, **early})
     model = ScriptedModel(REPLIES, spec=ModelSpec(kind="scripted", max_tokens=500, batch=3))
     path = Path(folder)
     if (path / "run.db").exists():

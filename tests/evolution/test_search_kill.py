@@ -54,7 +54,7 @@ def kill_after(process: BaseProcess, folder: Path, goal: int, pause: float) -> b
     return process.exitcode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("schedule", "kills"), [("rounds", KILLS - 12), ("steady", 12)])
+@pytest.mark.parametrize(("schedule", "kills"), [("rounds", KILLS - 16), ("steady", 8), ("early", 8)])
 def test_killed_and_resumed_runs_end_as_the_uninterrupted_one(tmp_path: Path, schedule: str, kills: int) -> None:
     task = tmp_path / "line"
     line_task(task)

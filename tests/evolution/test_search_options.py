@@ -91,6 +91,7 @@ FLIPS: dict[str, Any] = {
     "novelty": 0.9,
     "selection": {"name": "tournament"},
     "proposers": {"rewrite": 1},
+    "model_share": 0.5,
     "bandit": False,
     "token_price": 0.1,
     "repair": 1.0,
@@ -99,8 +100,8 @@ FLIPS: dict[str, Any] = {
     "prompt_chars": 1700,
     "verify": True,
 }
-ELSEWHERE = {"verify_top"}
-"""Tested with a timed task in test_verify.py."""
+ELSEWHERE = {"verify_top", "ahead"}
+"""Tested with a timed task in test_verify.py, and in test_search_ahead.py."""
 
 
 def test_every_setting_has_its_flip() -> None:

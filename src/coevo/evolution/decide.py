@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from coevo.evolution.archive import Island
 from coevo.evolution.records import Decision
+from coevo.evolution.schedule import asks_model
 from coevo.evolution.selection import inspire, partner, select
 from coevo.evolution.settings import MODEL_EDITS
 from coevo.evolution.state import State
@@ -37,6 +38,17 @@ def weights_of(state: State, models: Mapping[str, float]) -> dict[str, float]:
     return {name: weight for name, weight in found.items() if weight > 0 and (models or Edit(name) not in MODEL_EDITS)}
 
 
+def in_lane(state: State, step: int, weights: Mapping[str, float]) -> Mapping[str, float]:
+    """The weights of those who may take this step: with a fixed share for models, either models or operators."""
+    share = state.config.model_share
+    sides: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    for name, weight in weights.items():
+        sides[Edit(name) in MODEL_EDITS][name] = weight
+    if share is None or not all(sides.values()):
+        return weights
+    return sides[asks_model(step, state.config.seed, share, state.config.ahead)]
+
+
 def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
     """The decision of `step`. `models` gives each model's weight by name; empty without models."""
     archive, config = state.archive, state.config
@@ -45,7 +57,7 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
         return Decision(step, Edit.START, 0)
     rng = stream(config.seed, "decide", step)
     parent = _parent(state, island, rng)
-    weights = _possible(weights_of(state, models), state, island, parent)
+    weights = _possible(in_lane(state, step, weights_of(state, models)), state, island, parent)
     edit = Edit(state.bandit.draw(rng, weights, learn=config.bandit))
     if edit is Edit.TUNE and parent.constants:
         return _tune(state, step, island, parent, rng)

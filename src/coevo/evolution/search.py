@@ -7,18 +7,20 @@ and of streams named by their step: so workers, kills and resumes change when th
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections import deque
 
 from coevo.errors import BudgetSpent, ConfigError, InfrastructureError, UsageError
 from coevo.evaluation.pool import Pool
 from coevo.evaluation.types import Outcome
-from coevo.evolution.decide import decide, weights_of
+from coevo.evolution.decide import decide, in_lane, weights_of
 from coevo.evolution.flight import Flight
 from coevo.evolution.interrupts import Interrupts
 from coevo.evolution.records import Candidate
 from coevo.evolution.result import Observer, Progress, SearchResult, Stop
-from coevo.evolution.schedule import ready
+from coevo.evolution.schedule import early_block, ready
 from coevo.evolution.settings import MODEL_EDITS, SearchConfig
 from coevo.evolution.state import State
 from coevo.evolution.types import Edit, Proposal, Rejection
@@ -32,6 +34,10 @@ from coevo.tasks.types import Task
 
 POLL_S = 0.25
 """How often a waiting search looks whether it was asked to stop."""
+
+GRACE_S = 15.0
+"""How long a search that was asked to stop, or whose minutes are spent, waits for what is in flight. What comes later is
+decided again when the run goes on."""
 
 UNMEASURED_IN_A_ROW = 12
 """Steps that the machine may fail to measure, one after another, before the search ends with an error."""
@@ -73,8 +79,14 @@ class _Driver:
         self.weights = self.workshop.desk.weights
         self.flights: dict[int, Flight] = {}
         self.next = self.last_at = 0
+        self.early_at = 0
+        """Commits at which model steps were last decided early."""
+        self.leave_at = math.inf
+        """When not to wait any longer for what is in flight (`time.monotonic`)."""
         self.waits_alone: int | None = None
         """A step that the budget did not allow beside what is in flight: decided when all before it have committed."""
+        self.too_dear = ""
+        """What the budget last did not allow."""
         self.stop: Stop | None = None
         self.cause = ""
         self.unmeasured = 0
@@ -91,17 +103,40 @@ class _Driver:
         self._fold()
         arrived: list[Handler] = []
         while True:
-            if self.stop is None and interrupts.requested():
-                self.stop, self.cause = Stop.INTERRUPTED, interrupts.cause
+            self._look_at_clock(interrupts)
             with self.run.transaction():
                 for handle in arrived:
                     handle()
                 self._decide_due()
                 self._commit_ready()
             self.workshop.dispatch()
-            if not self.flights:
+            if not self.flights or self._over():
                 return
             arrived = self.workshop.arrived(POLL_S)
+
+    def _look_at_clock(self, interrupts: Interrupts) -> None:
+        """Stop, with a grace for what is in flight, when asked to or when the minutes are spent."""
+        if self.stop is not None:
+            return
+        if interrupts.requested():
+            self.stop, self.cause = Stop.INTERRUPTED, interrupts.cause
+        elif self.run.ledger.remaining()["minutes"] == 0:
+            self.stop, self.cause = Stop.BUDGET, f"its {self.run.ledger.budget.minutes:g} minutes are over"
+        if self.stop is not None:
+            self.leave_at = time.monotonic() + GRACE_S
+
+    def _over(self) -> bool:
+        """Whether to leave what is still in flight: it cannot commit any more, or the grace is over."""
+        if self.stop is None or (self.state.commits in self.flights and time.monotonic() < self.leave_at):
+            return False
+        with self.run.transaction():
+            for flight in self.flights.values():
+                # A reply that was asked for may have been charged. The steps themselves are decided again on resume.
+                usd = flight.completion.cost_usd if flight.completion else flight.asked.get("usd", 0.0)
+                self.run.ledger.settle(
+                    flight.ticket, **(dict.fromkeys(flight.asked, 0.0) | ({"usd": usd} if usd else {}))
+                )
+        return True
 
     def _fold(self) -> None:
         """Bring the state up to the last commit; what had not committed is decided again, at the same moments as before."""
@@ -109,9 +144,9 @@ class _Driver:
         for event in self.run.events(kinds=("candidate",)):
             candidate = Candidate.from_dict(event.step or 0, event.payload)
             self.state.purse.hold(candidate.step, candidate.asked)
-            self.last_at, self.next = candidate.decision.at, candidate.step + 1
+            self.last_at, self.next = max(self.last_at, candidate.decision.at), candidate.step + 1
             ahead.append(candidate)
-            if len(ahead) > self.state.batch:
+            if len(ahead) > self.state.batch + 2 * self.config.ahead:
                 self._apply(ahead.popleft())
         held = self.run.counts()
         self.workshop.may_be_stored = held["evaluations"] + held["completions"] > 0
@@ -139,25 +174,56 @@ class _Driver:
 
     def _decide_due(self) -> None:
         """Decide every step whose moment has come; their model requests form groups."""
-        while self.stop is None:
-            if self.config.steps is not None and self.next > self.config.steps:
-                if self.state.commits == self.next:
-                    self.stop = Stop.STEPS
-                break
-            due = max(self.last_at, ready(self.next, self.config.schedule, self.state.batch))
-            if self.waits_alone == self.next:
-                due = self.next
-            if self.state.commits < due or not self._begin(self.next):
-                break
+        if self.stop is None and self.state.commits > self.early_at:
+            self.early_at = self.state.commits
+            self._decide_early()
+        while self.stop is None and self._decide_next():
+            pass
         self.workshop.desk.group()
 
-    def _begin(self, step: int) -> bool:
-        """Decide a step, reserve its budget, launch it. False when the budget does not allow it now, or at all."""
+    def _decide_next(self) -> bool:
+        """Decide the next step, if its moment has come and the budget allows it."""
+        if self.config.steps is not None and self.next > self.config.steps:
+            if self.state.commits == self.next:
+                self.stop = Stop.STEPS
+            return False
+        if self.next in self.flights:
+            self.next += 1
+            return True
+        due = max(self.last_at, ready(self.next, self.config.schedule, self.state.batch))
+        if self.waits_alone == self.next:
+            due = self.next
+        if self.state.commits < due:
+            return False
+        if not self._begin(self.next):
+            self.waits_alone = self.next
+            if self.state.commits == self.next:
+                self.stop, self.cause = Stop.BUDGET, self.too_dear
+            return False
+        self.next, self.last_at = self.next + 1, self.state.commits
+        return True
+
+    def _decide_early(self) -> None:
+        """Decide the model steps of a block that lies ahead, as far as the budget allows them and all steps before them."""
+        everyone = weights_of(self.state, self.weights)
+        for step in early_block(self.state.commits, self.config.ahead):
+            if step < self.next or step in self.flights or (self.config.steps is not None and step > self.config.steps):
+                continue
+            lane = in_lane(self.state, step, everyone)
+            if len(lane) == len(everyone) or not all(Edit(name) in MODEL_EDITS for name in lane):
+                continue
+            between = sum(1 for other in range(self.next, step) if other not in self.flights)
+            if not self._begin(step, between=between):
+                return
+
+    def _begin(self, step: int, *, between: int = 0) -> bool:
+        """Decide a step, reserve its budget, launch it. False when the budget does not allow it (`too_dear` says why), with as
+        many operators' steps `between` that are still to be decided."""
         decision = decide(self.state, step, self.weights)
-        asked: dict[str, float] = {"evaluations": 1, "cpu_minutes": self._cpu_bound()}
-        request = refused = None
+        plain: dict[str, float] = {"evaluations": 1, "cpu_minutes": self._cpu_bound()}
         if decision.edit is not Edit.START:
-            asked["proposals"] = 1
+            plain["proposals"] = 1
+        asked, request, refused = dict(plain), None, None
         if decision.edit in MODEL_EDITS:
             try:
                 request, cost = self.workshop.ask(decision)
@@ -167,16 +233,13 @@ class _Driver:
                     raise
                 refused = Made(Proposal(decision.edit, None, Rejection.TOO_LARGE, str(e)), None)
         try:
-            self.state.purse.require(asked)
+            self.state.purse.require(asked | {name: (between + 1) * amount for name, amount in plain.items()})
             ticket = self.run.ledger.reserve(decision.edit.value, step=step, **asked)
         except BudgetSpent as e:
-            self.waits_alone = step
-            if self.state.commits == step:
-                self.stop, self.cause = Stop.BUDGET, str(e)
+            self.too_dear = str(e)
             return False
         self.state.purse.hold(step, asked)
         flight = self.flights[step] = Flight(decision, asked, ticket, request, made=refused)
-        self.next, self.last_at = step + 1, decision.at
         self.workshop.launch(flight)
         return True
 

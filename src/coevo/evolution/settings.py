@@ -81,6 +81,11 @@ class SearchConfig(Config):
 
     proposers: dict[ProposerName, float] | None = None
     """Weights. None: everything that the strategy and the models given allow."""
+    model_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of steps that ask a model, where models and operators both take part. None: the bandit decides that, too."""
+    ahead: int = Field(default=0, ge=0, le=1_000_000)
+    """With `model_share`: model steps are decided up to so many steps early, in blocks of half of it, so that operators go on
+    while a slow model answers. 0: like all other steps."""
     bandit: bool = True
     """Learn which proposer gains most per cost; off draws by weight alone."""
     token_price: float = Field(default=0.001, ge=0, le=1000)
@@ -106,6 +111,8 @@ class SearchConfig(Config):
             raise ValueError(
                 f"population = {self.population} is fewer than islands = {self.islands}; give every island room for one"
             )
+        if self.ahead and self.model_share is None:
+            raise ValueError(f"ahead = {self.ahead} needs model_share: which steps ask a model must be known early")
         if self.proposers is not None:
             bad = [name for name, weight in self.proposers.items() if weight < 0]
             if bad:
