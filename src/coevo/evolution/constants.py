@@ -159,30 +159,31 @@ def _written(literal: Number, value: float) -> str | None:
     return f"({text})" if text.startswith("-") and not literal.signed else text
 
 
-_CLOSE = object()
-
-
 def _shape(tree: ast.Module, moved: set[int]) -> str:
     """The tree as text, without positions and without the values of the moved constants."""
     out: list[str] = []
     stack: list[object] = [tree]
     while stack:
-        item = stack.pop()
-        if isinstance(item, ast.AST):
-            if id(item) in moved:
-                while isinstance(item, ast.UnaryOp):
-                    item = item.operand
-                out.append("#f" if isinstance(item.value, float) else "#i")  # type: ignore[attr-defined]
-                continue
-            out.append(type(item).__name__)
-            stack.append(_CLOSE)
-            stack.extend(getattr(item, field, None) for field in reversed(item._fields))
-        elif isinstance(item, list):
-            out.append("[")
-            stack.append(_CLOSE)
-            stack.extend(reversed(item))
-        elif item is _CLOSE:
-            out.append(")")
-        elif item is not None:
-            out.append(f"{type(item).__name__}{item!r}")
+        node = stack.pop()
+        if not isinstance(node, ast.AST):
+            out.append(repr(node))
+            continue
+        if id(node) in moved:
+            while isinstance(node, ast.UnaryOp):
+                node = node.operand
+            out.append("#f" if isinstance(node.value, float) else "#i")  # type: ignore[attr-defined]
+            continue
+        out.append(type(node).__name__)
+        below: list[object] = []
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                out.append(str(len(value)))
+                below += value
+            elif not isinstance(value, ast.AST):
+                out.append(repr(value))
+            elif field != "ctx":  # Follows from where the node stands.
+                below.append(value)
+        below.reverse()
+        stack += below
     return " ".join(out)

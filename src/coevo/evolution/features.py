@@ -17,9 +17,9 @@ SKETCH = 32
 
 _SHINGLE = 3
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.]*|\"[^\"\n]*\"|'[^'\n]*'|\n[ ]*|[^\s\w]")
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
-_BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Try, ast.Match)
-_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_LOOPS = ("For", "AsyncFor", "While", "comprehension")
+_BRANCHES = ("If", "IfExp", "BoolOp", "Try", "TryStar", "Match")
+_DEFS = ("FunctionDef", "AsyncFunctionDef", "Lambda", "ClassDef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ def features(program: Program) -> Features:
             digest.update(_count(tree, count).encode())
     return Features(
         size,
-        count["nodes"],
-        count["loops"],
-        count["branches"],
-        count["calls"],
-        count["functions"],
-        count["constants"],
+        count.total(),
+        sum(count[name] for name in _LOOPS),
+        sum(count[name] for name in _BRANCHES),
+        count["Call"],
+        sum(count[name] for name in _DEFS),
+        count["Constant"],
         digest.hexdigest()[:16],
         tuple(sorted(hashes)[:SKETCH]),
     )
@@ -92,34 +92,29 @@ def distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:
 
 def _shingles(normal: str) -> set[int]:
     tokens = _TOKEN.findall(normal)
-    raw = [token.encode("utf-8", "surrogatepass") for token in tokens]
-    raw = [b""] * (_SHINGLE - 1) + raw
-    return {crc32(b"\0".join(raw[i : i + _SHINGLE])) for i in range(len(raw) - _SHINGLE + 1)} if tokens else set()
+    if not tokens:
+        return set()
+    raw = [b""] * (_SHINGLE - 1) + "\0".join(tokens).encode("utf-8", "surrogatepass").split(b"\0")
+    return set(map(crc32, map(b"\0".join, set(zip(*(raw[i:] for i in range(_SHINGLE)), strict=False)))))
 
 
 def _count(tree: ast.Module, count: Counter[str]) -> str:
-    """Add a tree to the counts; returns its shape as text: the types of its nodes, nested."""
-    out: list[str] = []
-    stack: list[ast.AST | None] = [tree]
+    """Add the types of a tree's nodes to the counts; returns its shape as text: types and numbers of children, from the root."""
+    names: list[str] = []
+    children: list[int] = []
+    stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()
-        if node is None:
-            out.append(")")
-            continue
         kind = type(node)
-        out.append(kind.__name__)
-        count["nodes"] += 1
-        if kind in _LOOPS:
-            count["loops"] += 1
-        elif kind in _BRANCHES:
-            count["branches"] += 1
-        elif kind is ast.Call:
-            count["calls"] += 1
-        elif kind in _DEFS:
-            count["functions"] += 1
-        elif kind is ast.Constant:
-            count["constants"] += 1
+        names.append(kind.__name__)
+        held = len(stack)
         if kind is not ast.Name and kind is not ast.Constant:
-            stack.append(None)
-            stack.extend(ast.iter_child_nodes(node))
-    return " ".join(out)
+            for field in kind._fields:
+                value = getattr(node, field, None)
+                if type(value) is list:
+                    stack.extend([item for item in value if isinstance(item, ast.AST)])
+                elif field != "ctx" and isinstance(value, ast.AST):
+                    stack.append(value)
+        children.append(len(stack) - held)
+    count.update(names)
+    return f"{' '.join(names)} {children}"

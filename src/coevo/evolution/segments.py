@@ -13,10 +13,10 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from coevo.evolution import blocks
-from coevo.evolution.syntax import parse
+from coevo.evolution.syntax import MEMO_CHARS, parse
 from coevo.programs import Program
 
 Span = tuple[int, int]
@@ -50,7 +50,7 @@ class Place:
 
 
 class Source:
-    """One file of a program, parsed."""
+    """One file of a program, parsed. Shared by all who ask for the same text: look at it, do not change it."""
 
     def __init__(self, name: str, text: str, tree: ast.Module, free: Sequence[tuple[int, int]]) -> None:
         self.name, self.text, self.tree = name, text, tree
@@ -141,9 +141,20 @@ def sources(program: Program) -> list[Source]:
         return []
     found: list[Source] = []
     for name, text in program.files:
-        if name.endswith(".py") and spans[name] and (tree := parse(text)) is not None:
-            found.append(Source(name, text.removeprefix("\ufeff"), tree, spans[name]))
+        if name.endswith(".py") and spans[name]:
+            source = (_remembered if len(text) <= MEMO_CHARS else _source)(name, text, spans[name])
+            if source is not None:
+                found.append(source)
     return found
+
+
+def _source(name: str, text: str, free: tuple[tuple[int, int], ...]) -> Source | None:
+    tree = parse(text)
+    return None if tree is None else Source(name, text.removeprefix("\ufeff"), tree, free)
+
+
+_remembered = lru_cache(maxsize=24)(_source)
+"""A worker meets the same parents again and again, and every child once more when its constants are read."""
 
 
 def pick(found: list[Source], rng: random.Random) -> Source:

@@ -9,6 +9,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 
 _FAULTS = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
 """All that `compile` is known to raise for a text: bad syntax, NUL bytes, deep nesting, huge literals."""
@@ -17,8 +18,22 @@ _QUOTES = ("'''", '"""')
 _LEXEME = re.compile(r"#[^\n]*|'''|\"\"\"|'(?:(?s:\\.)|[^'\\\n])*'?|\"(?:(?s:\\.)|[^\"\\\n])*\"?")
 
 
+MEMO_CHARS = 20_000
+"""Longest text whose tree is remembered: one of a million characters takes hundreds of megabytes."""
+
+
 def parse(source: str) -> ast.Module | None:
-    """The syntax tree, or None when the text is not Python."""
+    """The syntax tree, or None when the text is not Python. The tree is shared: look at it, do not change it."""
+    return _remembered(source) if len(source) <= MEMO_CHARS else _parsed(source)
+
+
+@lru_cache(maxsize=8)
+def _remembered(source: str) -> ast.Module | None:
+    """A proposal asks for the trees of its parent and its child several times."""
+    return _parsed(source)
+
+
+def _parsed(source: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
