@@ -13,7 +13,7 @@ from pydantic import Field
 
 from coevo.config import Config, parse, read_yaml, with_sets
 from coevo.errors import CoevoError, ConfigError, InfrastructureError, StoreError, UsageError, boundary, pick
-from coevo.programs import Program, normal_form
+from coevo.programs import Program, _by_token, normal_form
 from coevo.streams import array_stream, stream, stream_seed
 
 
@@ -104,6 +104,12 @@ SAMPLE = textwrap.dedent(
 )
 
 
+PIECES = (
+    *("'", '"', "'''", '"""', "#", "\n", " ", "  ", "\t", "\\", "\r", "\f", "\0", "\\\n", "\n    ", " \n", "\u3000"),
+    *("a", "rb", "1", ".", "+", "-", "*", "=", "(", "\u00e9"),
+)
+
+
 class TestPrograms:
     def test_cosmetics_do_not_change_the_id(self) -> None:
         noisy = (
@@ -137,6 +143,15 @@ class TestPrograms:
         form = normal_form(text)
         assert len(form) <= len(text) + 2
         Program.of(text).id  # noqa: B018
+
+    @given(st.lists(st.sampled_from(PIECES), max_size=24).map("".join))
+    def test_normal_form_is_what_the_tokens_say(self, text: str) -> None:
+        assert normal_form(text) == _by_token(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+    @pytest.mark.parametrize("gap", ["\\\n", " \\\n", "\\\n  ", " \\\n \\\n\t", " \f ", "\f\\\n"])
+    def test_continued_lines_keep_words_apart(self, gap: str) -> None:
+        assert normal_form(f"x = not{gap}y\n") == normal_form("x = not y") != normal_form("x = noty")
+        assert normal_form(f"x ={gap}y\n") == normal_form("x = y")
 
     def test_several_files(self, tmp_path) -> None:
         program = Program.of({"program.py": "from pkg.a import f\n", "pkg/a.py": "f = 1\n"})
