@@ -93,13 +93,13 @@ def replay(
 ) -> tuple[SearchResult, bool]:
     """Search again in a new run at `out` with the replies that `run` recorded, without its models.
 
-    Returns the result and whether both runs have the same digest: with a task that is not timed they must.
+    Returns the result and whether the steps of both runs have the same digest: with a task that is not timed they must.
     """
-    from coevo.evolution.session import replaying
+    from coevo.evolution.session import STEPS, replaying
 
     with replaying(Path(run), Path(out), pool=pool) as (session, digest):
         result = session.go(observer)
-        return result, session.run.digest() == digest
+        return result, session.run.digest(kinds=STEPS) == digest
 
 
 def compare(

@@ -37,6 +37,9 @@ from coevo.tasks.types import Task
 KIND = "evolve"
 """Kind of the runs that searches write."""
 
+STEPS = ("candidate",)
+"""Kinds of events whose digest a replay must reach."""
+
 _PATIENCE_S, _WALLS = 120.0, 40
 """A judge may take this many seconds plus so many wall limits of the task before its worker counts as hung."""
 
@@ -167,12 +170,12 @@ def resume(path: Path, *, budget: Budget | None = None, pool: str | None = None)
 
 @contextmanager
 def replaying(path: Path, out: Path, *, pool: str | None = None) -> Iterator[tuple[Session, str]]:
-    """A new run at `out` that goes through `path` again with its recorded replies; and the digest of `path`.
+    """A new run at `out` that goes through `path` again with its recorded replies; and the digest of the steps of `path`.
 
     It makes as many steps under the same bounds, but those on money and wall time, which nothing can reach here.
     """
     with Run.open(path, write=False) as run:
-        setup, digest = Setup.read(run), run.digest()
+        setup, digest = Setup.read(run), run.digest(kinds=STEPS)
         steps = sum(1 for _ in run.events(kinds=("candidate",))) - 1
         budget = run.ledger.budget.model_copy(update={"usd": None, "tokens": None, "minutes": None})
     if steps < 0:

@@ -5,13 +5,14 @@ and what was spent. Left out, since they are measured or are about the folder:
 
 * values under the keys of `MEASURED`, at any depth;
 * events whose kind begins with `run.`;
+* verification (`verified` events, evaluations on hidden tests): it reads the result, as often as a run stops;
 * the dimensions `minutes` and `cpu_minutes` of the ledger.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -24,13 +25,19 @@ if TYPE_CHECKING:
 MEASURED = frozenset({"ts", "wall_s", "cpu_s", "peak_mb", "arrival", "worker", "pid", "attempts", "timing", "asked"})
 """Keys whose values may differ between equal runs. `asked` is an estimate made before the work: a replay has another tokenizer."""
 
+_EVALUATIONS = "SELECT program_id, split, seed, payload FROM evaluations WHERE split <> 'hidden' ORDER BY 1, 2, 3"
+
 _LEDGER = ("evaluations", "proposals", "tokens", "usd")
 
 
-def digest(run: Run) -> str:
-    """SHA-256 in hexadecimal. Other threads that use the run wait meanwhile."""
+def digest(run: Run, *, kinds: Sequence[str] = ()) -> str:
+    """SHA-256 in hexadecimal. Other threads that use the run wait meanwhile.
+
+    With `kinds`, of the events of these kinds alone. A search's `candidate` events name its programs and say how they were
+    judged; beside them, a run that was killed or left holds what had arrived for steps that never committed.
+    """
     with run.transaction() if run.writable else nullcontext():
-        return _digest(run)
+        return hashlib.sha256(b"".join(_events(run, kinds))).hexdigest() if kinds else _digest(run)
 
 
 def _digest(run: Run) -> str:
@@ -38,7 +45,7 @@ def _digest(run: Run) -> str:
     for section, lines in (
         ("events", _events(run)),
         ("programs", _rows(run, "SELECT id, main, files FROM programs ORDER BY id", raw=True)),
-        ("evaluations", _rows(run, "SELECT program_id, split, seed, payload FROM evaluations ORDER BY 1, 2, 3")),
+        ("evaluations", _rows(run, _EVALUATIONS)),
         ("completions", _rows(run, "SELECT key, payload FROM completions ORDER BY key")),
         ("rollouts", sorted(_rows(run, "SELECT payload FROM rollouts"))),
         ("spent", [dumps({name: run.ledger.spent()[name] for name in _LEDGER}).encode()]),
@@ -63,9 +70,10 @@ def _canonical(payload: str) -> str:
     return dumps(without_measured(loads(payload)), canonical=True)
 
 
-def _events(run: Run) -> Iterator[bytes]:
+def _events(run: Run, kinds: Sequence[str] = ()) -> Iterator[bytes]:
+    only = f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "kind NOT LIKE 'run.%' AND kind <> 'verified'"
     rows = run.connection.execute(
-        "SELECT step, kind, payload FROM events WHERE kind NOT LIKE 'run.%' ORDER BY step IS NOT NULL, step, kind"
+        f"SELECT step, kind, payload FROM events WHERE {only} ORDER BY step IS NOT NULL, step, kind", tuple(kinds)
     )
     for (step, kind), group in groupby(rows, key=lambda row: row[:2]):
         for payload in sorted(_canonical(row[2]) for row in group):

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -313,11 +313,11 @@ class Run:
         """What became of the run, as its own events and the writer's lock tell."""
         return folder.state(self)[0]
 
-    def digest(self) -> str:
+    def digest(self, *, kinds: Sequence[str] = ()) -> str:
         """SHA-256 over everything that must come out the same again; see `coevo.runs.digest`."""
         from coevo.runs.digest import digest
 
-        return digest(self)
+        return digest(self, kinds=kinds)
 
     def pages(self, select: str, where: str = "1", args: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Rows of a `SELECT row, ...` in order of `row`, a page at a time, so that memory stays flat."""
