@@ -61,14 +61,23 @@ def best(sandboxes: Callable[[Level], LocalSandbox]) -> LocalSandbox:
 
 @pytest.fixture(scope="session")
 def where() -> Iterator[dict[str, object]]:
-    """A secret that everybody on the host may read, a folder everybody may write, two sockets that listen."""
+    """A secret that everybody on the host may read, a folder everybody may write, sockets that listen."""
     folder = Path(tempfile.mkdtemp(prefix="coevo-judge-"))
     folder.chmod(0o777)
     secret = folder / "hidden_tests.jsonl"
     secret.write_text(ANSWER)
     secret.chmod(0o666)
     os.environ["SECRET_API_KEY"] = ANSWER
-    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
+    post = Path(tempfile.mkdtemp(prefix="coevo-post-"))
+    post.chmod(0o777)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as unix,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+    ):
+        datagrams.bind(str(post / "socket"))
+        (post / "socket").chmod(0o777)
+        datagrams.setblocking(False)
         name = f"coevo-test-{os.getpid()}"
         unix.bind("\0" + name)
         unix.listen()
@@ -77,11 +86,15 @@ def where() -> Iterator[dict[str, object]]:
             "folder": str(folder),
             "port": tcp.getsockname()[1],
             "abstract": name,
+            "datagrams": str(post / "socket"),
             "pid": os.getpid(),
             "source": str(Path(__file__).resolve()),
             "packages": [sysconfig.get_paths()["purelib"], str(Path(__file__).resolve().parents[2] / "src")],
         }
+        with pytest.raises(BlockingIOError):  # nothing came
+            datagrams.recv(100)
     del os.environ["SECRET_API_KEY"]
+    shutil.rmtree(post)
     assert secret.read_text() == ANSWER
     assert os.listdir(folder) == ["hidden_tests.jsonl"]
     shutil.rmtree(folder)

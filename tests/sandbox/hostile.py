@@ -34,7 +34,7 @@ class Attack:
             assert type(call.value) is type(self.value) and call.value == self.value, call.value
 
 
-def _attack(
+def make_attack(
     name: str, source: str, *ends: Status, value: object = ANYTHING, walls: bool = True, **limits: object
 ) -> Attack:
     accepted = frozenset(ends) or frozenset({Status.OK})
@@ -54,7 +54,7 @@ def attempt(name, action):
 
 ATTACKS = (
     # Time.
-    _attack(
+    make_attack(
         "infinite loop, all signals ignored",
         """
         import signal
@@ -67,15 +67,15 @@ ATTACKS = (
         Status.CPU,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "sleeps for ever",
         "import time\ndef f(where):\n    while True: time.sleep(1)",
         Status.WALL,
         walls=False,
         wall_s=0.3,
     ),
-    _attack("loops while it loads", "while True: pass\ndef f(where): return 1", Status.CPU, walls=False),
-    _attack(
+    make_attack("loops while it loads", "while True: pass\ndef f(where): return 1", Status.CPU, walls=False),
+    make_attack(
         "a huge integer in C code",
         "def f(where): return len(str(7 ** (10 ** 8)))",
         Status.CPU,
@@ -83,7 +83,7 @@ ATTACKS = (
         walls=False,
         memory_mb=512,
     ),
-    _attack(
+    make_attack(
         "spins in many threads",
         """
         import threading
@@ -97,7 +97,7 @@ ATTACKS = (
         walls=False,
         memory_mb=256,
     ),
-    _attack(
+    make_attack(
         "leaves a thread behind",
         """
         import threading
@@ -110,13 +110,13 @@ ATTACKS = (
         value=1,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "loops at exit",
         "import atexit\n@atexit.register\ndef spin():\n    while True: pass\ndef f(where): return 1",
         value=1,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "patches every clock",
         """
         import time, os
@@ -130,20 +130,20 @@ ATTACKS = (
         walls=False,
     ),
     # Space.
-    _attack(
+    make_attack(
         "a memory bomb",
         "def f(where):\n    held = []\n    while True: held.append(bytearray(1 << 20))",
         Status.MEMORY,
         walls=False,
     ),
-    _attack("asks for 20 GB", "def f(where): return len(bytearray(20 << 30))", Status.MEMORY, walls=False),
-    _attack(
+    make_attack("asks for 20 GB", "def f(where): return len(bytearray(20 << 30))", Status.MEMORY, walls=False),
+    make_attack(
         "touches 3 GB",
         "def f(where):\n    x = bytearray(3 << 30)\n    x[::4096] = b'1' * (len(x) // 4096)",
         Status.MEMORY,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "catches MemoryError and goes on",
         """
         def f(where):
@@ -156,7 +156,7 @@ ATTACKS = (
         Status.MEMORY,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "runaway recursion",
         "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(where): return f(where)",
         Status.MEMORY,
@@ -165,7 +165,7 @@ ATTACKS = (
         Status.CPU,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "recursion in C",
         """
         import sys
@@ -177,16 +177,16 @@ ATTACKS = (
         *FAILS,
         walls=False,
     ),
-    _attack("an output flood", "def f(where):\n    while True: print('x' * 10000)", Status.OUTPUT, walls=False),
-    _attack(
+    make_attack("an output flood", "def f(where):\n    while True: print('x' * 10000)", Status.OUTPUT, walls=False),
+    make_attack(
         "an error flood",
         "import os\ndef f(where):\n    while True: os.write(2, b'x' * 10000)",
         Status.OUTPUT,
         walls=False,
     ),
-    _attack("returns too much", "def f(where): return 'x' * (1 << 20)", Status.OUTPUT, walls=False),
-    _attack("raises too much", "def f(where): raise ValueError('x' * (1 << 20))", Status.ERROR, walls=False),
-    _attack(
+    make_attack("returns too much", "def f(where): return 'x' * (1 << 20)", Status.OUTPUT, walls=False),
+    make_attack("raises too much", "def f(where): raise ValueError('x' * (1 << 20))", Status.ERROR, walls=False),
+    make_attack(
         "fills the disk",
         """
         import os
@@ -202,7 +202,7 @@ ATTACKS = (
         """,
         value=True,
     ),
-    _attack(
+    make_attack(
         "a million empty files",
         """
         def f(where):
@@ -218,7 +218,7 @@ ATTACKS = (
         Status.CPU,
         value=True,
     ),
-    _attack(
+    make_attack(
         "memory that is not address space",
         """
         import os, ctypes
@@ -234,7 +234,7 @@ ATTACKS = (
         value=[],
     ),
     # Processes.
-    _attack(
+    make_attack(
         "a fork bomb",
         """
         import os
@@ -247,7 +247,7 @@ ATTACKS = (
         """,
         value=0,
     ),
-    _attack(
+    make_attack(
         "a thread bomb",
         """
         import threading, time
@@ -266,7 +266,7 @@ ATTACKS = (
         value=True,
         cpu_s=2.0,
     ),
-    _attack(
+    make_attack(
         "other programs",
         TRY
         + """
@@ -281,7 +281,7 @@ def f(where):
 """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "an orphan that holds stdout",
         """
         import os, time
@@ -295,7 +295,7 @@ def f(where):
         """,
         Status.ERROR,
     ),
-    _attack(
+    make_attack(
         "CPU hidden in children that nobody waits for",
         """
         import os, signal, time
@@ -308,7 +308,7 @@ def f(where):
         """,
         Status.ERROR,
     ),
-    _attack(
+    make_attack(
         "kills everything it can name",
         TRY
         + """
@@ -323,7 +323,7 @@ def f(where):
         Status.CRASHED,
         value=[],
     ),
-    _attack(
+    make_attack(
         "stops itself",
         "import os, signal, time\ndef f(where):\n    os.kill(os.getpid(), signal.SIGSTOP)\n    return 1",
         Status.OK,
@@ -331,7 +331,7 @@ def f(where):
         walls=False,
         wall_s=1,
     ),
-    _attack(
+    make_attack(
         "signals by a pipe's owner",
         TRY
         + """
@@ -348,14 +348,14 @@ def f(where):
         value=[],
     ),
     # Endings.
-    _attack("os._exit(0) before the answer", "import os\ndef f(where): os._exit(0)", Status.EXITED, walls=False),
-    _attack("os._exit(0) while it loads", "import os\nos._exit(0)", Status.EXITED, walls=False),
-    _attack("sys.exit(0) in the call", "import sys\ndef f(where): sys.exit(0)", Status.EXITED, walls=False),
-    _attack("sys.exit(0) while it loads", "import sys\nsys.exit(0)", Status.EXITED, walls=False),
-    _attack(
+    make_attack("os._exit(0) before the answer", "import os\ndef f(where): os._exit(0)", Status.EXITED, walls=False),
+    make_attack("os._exit(0) while it loads", "import os\nos._exit(0)", Status.EXITED, walls=False),
+    make_attack("sys.exit(0) in the call", "import sys\ndef f(where): sys.exit(0)", Status.EXITED, walls=False),
+    make_attack("sys.exit(0) while it loads", "import sys\nsys.exit(0)", Status.EXITED, walls=False),
+    make_attack(
         "a segmentation fault", "import ctypes\ndef f(where): return ctypes.string_at(8)", Status.CRASHED, walls=False
     ),
-    _attack(
+    make_attack(
         "an abort",
         "import os\ndef f(where): os.abort()",
         Status.CRASHED,
@@ -364,13 +364,13 @@ def f(where):
         walls=False,
         wall_s=2,
     ),
-    _attack(
+    make_attack(
         "raises what is not to be caught",
         "class E(BaseException): pass\ndef f(where): raise E('x')",
         Status.ERROR,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "an error that cannot be printed",
         """
         class E(Exception):
@@ -381,7 +381,7 @@ def f(where):
         Status.ERROR,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "streams that cannot be flushed",
         """
         import sys
@@ -394,14 +394,14 @@ def f(where):
         value=1,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "closes its descriptors",
         "import os\ndef f(where):\n    os.closerange(0, 64)\n    return 1",
         *FAILS,
         walls=False,
     ),
     # Forged answers.
-    _attack(
+    make_attack(
         "an object that equals everything",
         """
         class Any:
@@ -412,7 +412,7 @@ def f(where):
         Status.INVALID,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "text that equals everything",
         """
         class Text(str):
@@ -424,7 +424,7 @@ def f(where):
         value=["wrong"],
         walls=False,
     ),
-    _attack(
+    make_attack(
         "a class that claims to be float",
         """
         class Meta(type):
@@ -439,21 +439,21 @@ def f(where):
         Status.INVALID,
         walls=False,
     ),
-    _attack("an endless generator", "def f(where):\n    while True: yield 1", Status.INVALID, walls=False),
-    _attack("a coroutine", "async def f(where): return 1", Status.INVALID, walls=False),
-    _attack(
+    make_attack("an endless generator", "def f(where):\n    while True: yield 1", Status.INVALID, walls=False),
+    make_attack("a coroutine", "async def f(where): return 1", Status.INVALID, walls=False),
+    make_attack(
         "a list that holds itself",
         "def f(where):\n    x = []\n    x.append(x)\n    return x",
         Status.INVALID,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "pickles that run",
         "class P:\n    def __reduce__(self): return print, ('x',)\ndef f(where): return P()",
         Status.INVALID,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "forged frames, then exit",
         """
         import os, struct
@@ -466,7 +466,7 @@ def f(where):
         *FAILS,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "an answer that claims to be the sandbox's fault",
         """
         import os, struct
@@ -478,7 +478,7 @@ def f(where):
         *FAILS,
         walls=False,
     ),
-    _attack(
+    make_attack(
         "keys that collide",
         """
         import os, struct
@@ -494,7 +494,7 @@ def f(where):
         output_bytes=1 << 20,
     ),
     # Secrets and reach.
-    _attack(
+    make_attack(
         "walks frames, gc and modules for the answer",
         TRY
         + """
@@ -518,7 +518,7 @@ def f(where):
         cpu_s=3.0,
         output_bytes=1 << 20,
     ),
-    _attack(
+    make_attack(
         "reads hidden tests, environment, /etc, /proc",
         TRY
         + """
@@ -534,7 +534,7 @@ def f(where):
 """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "other people's packages",
         TRY
         + """
@@ -550,7 +550,7 @@ def f(where):
 """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "writes outside",
         TRY
         + """
@@ -572,7 +572,7 @@ def f(where):
 """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "connects to loopback and an abstract socket",
         TRY
         + """
@@ -588,7 +588,7 @@ def f(where):
 """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "the kernel's surface",
         """
         import ctypes, os, errno
@@ -616,7 +616,7 @@ def f(where):
         """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "inherited descriptors",
         """
         import os
@@ -630,7 +630,7 @@ def f(where):
         """,
         value=[],
     ),
-    _attack(
+    make_attack(
         "raises its own limits",
         TRY
         + """
@@ -645,18 +645,18 @@ def f(where):
         walls=False,
     ),
     # Data that is odd, and none of our business.
-    _attack("returns infinity", "def f(where): return float('inf')", value=float("inf"), walls=False),
-    _attack("returns NaN", "def f(where): return [repr(float('nan'))]", value=["nan"], walls=False),
-    _attack("returns 10 ** 5000", "def f(where): return 10 ** 5000", value=10**5000, walls=False),
-    _attack("returns text for a score", "def f(where): return '1e9'", value="1e9", walls=False),
-    _attack(
+    make_attack("returns infinity", "def f(where): return float('inf')", value=float("inf"), walls=False),
+    make_attack("returns NaN", "def f(where): return [repr(float('nan'))]", value=["nan"], walls=False),
+    make_attack("returns 10 ** 5000", "def f(where): return 10 ** 5000", value=10**5000, walls=False),
+    make_attack("returns text for a score", "def f(where): return '1e9'", value="1e9", walls=False),
+    make_attack(
         "all bytes and a lone surrogate",
         r"def f(where): return [bytes(range(256)), '\ud800', '\0']",
         value=[bytes(range(256)), "\ud800", "\0"],
         walls=False,
     ),
-    _attack("reads standard input", "import sys\ndef f(where): return sys.stdin.read()", value="", walls=False),
-    _attack(
+    make_attack("reads standard input", "import sys\ndef f(where): return sys.stdin.read()", value="", walls=False),
+    make_attack(
         "patches what others use",
         """
         import builtins, json, os, sys

@@ -29,9 +29,11 @@ print(json.dumps({"code": made._code.raw[:-1].hex(), "tables": tables, "last": s
 """
 
 
-def _interpret(code: list[tuple[int, int, int, int]], arch: int, number: int, first: int = 0, second: int = 0) -> int:
+def _interpret(
+    code: list[tuple[int, int, int, int]], arch: int, number: int, first: int = 0, second: int = 0, third: int = 0
+) -> int:
     """Classic BPF, as far as the filter uses it. Raises if it leaves the program."""
-    data = struct.pack("<IIQQQ", number, arch, 0, first, second)
+    data = struct.pack("<IIQQQQ", number, arch, 0, first, second, third)
     at, value = 0, 0
     while True:
         op, yes, no, k = code[at]
@@ -57,8 +59,8 @@ def test_every_call_gets_its_verdict(column: int, processes: int, signals: int, 
     tables: dict[str, dict[str, int]] = made["tables"]
     arch = (0xC000003E, 0xC00000B7)[column]
 
-    def verdict(number: int, first: int = 0, second: int = 0) -> int:
-        return _interpret(code, arch, number, first, second)
+    def verdict(number: int, first: int = 0, second: int = 0, third: int = 0) -> int:
+        return _interpret(code, arch, number, first, second, third)
 
     allowed = {*tables["ALWAYS"].values()}
     allowed |= {*tables["METADATA"].values()} if metadata else set()
@@ -84,7 +86,19 @@ def test_every_call_gets_its_verdict(column: int, processes: int, signals: int, 
     assert verdict(checked["clone"], fork) == (ALLOW if processes else EPERM)
     assert verdict(checked["clone"], namespace) == EPERM
     assert verdict(checked["clone3"]) == ENOSYS
-    assert [verdict(checked["socketpair"], family) for family in (1, 2, 10, 16)] == [ALLOW, EPERM, EPERM, EPERM]
+    assert [verdict(checked["socketpair"], family, 1) for family in (1, 2, 10, 16)] == [ALLOW, EPERM, EPERM, EPERM]
+    kinds = (1, 5, 0x80801, 2, 3, 0x80802)
+    assert [verdict(checked["socketpair"], 1, kind) for kind in kinds] == [ALLOW, ALLOW, ALLOW, EPERM, EPERM, EPERM]
+    assert [verdict(checked["setrlimit"], kind) for kind in (0, 1, 9)] == [EPERM, ALLOW, ALLOW]
+    for pid, kind, new, right in (
+        (0, 0, 0, ALLOW),
+        (OWN, 0, 0, ALLOW),
+        (OWN, 3, 1, ALLOW),
+        (0, 0, 1, EPERM),
+        (OWN, 0, 1 << 32, EPERM),
+        (1, 3, 0, EPERM),
+    ):
+        assert verdict(checked["prlimit64"], pid, kind, new) == right, (pid, kind, new)
     assert [verdict(checked["prctl"], option) for option in (15, 16, 1, 4, 38)] == [ALLOW, ALLOW, EPERM, EPERM, EPERM]
     assert [verdict(checked["fcntl"], 3, command) for command in (1, 3, 8, 10, 15)] == [
         ALLOW,

@@ -11,6 +11,7 @@ from coevo.sandbox.pool import LocalSandbox
 
 from .conftest import job
 from .hostile import ATTACKS, Attack
+from .hostile_ends import MORE_ATTACKS
 
 HEALTHY = "import math, json, os\ndef f(x): return [sorted([3, 1, x]), sum([1, 2]), math.floor(2.5), json.loads('1')]"
 
@@ -18,7 +19,7 @@ HEALTHY = "import math, json, os\ndef f(x): return [sorted([3, 1, x]), sum([1, 2
 # What only walls can stop is not tried where there are none: rlimits do not claim to.
 PAIRS = [
     pytest.param(attack, level, id=f"{attack.name.replace(' ', '-')}-{level}")
-    for attack in ATTACKS
+    for attack in (*ATTACKS, *MORE_ATTACKS)
     for level in Level
     if level is not Level.RLIMITS or not attack.walls
 ]
@@ -29,7 +30,10 @@ def test_attack(
     attack: Attack, level: Level, sandboxes: Callable[[Level], LocalSandbox], where: dict[str, object]
 ) -> None:
     sandbox = sandboxes(level)
-    attack.judge(sandbox.run(job(attack.source, where, limits=attack.limits)))
+    execution = sandbox.run(job(attack.source, where, limits=attack.limits))
+    attack.judge(execution)
+    for call in execution.calls:
+        assert call.file in (None, "program.py") and (call.line or 0) < 1000
     healthy = sandbox.run(job(HEALTHY, 2))
     assert healthy.status is Status.OK, healthy
     assert healthy.calls[0].value == [[1, 2, 3], 3, 2, 1]

@@ -15,6 +15,7 @@ from coevo.sandbox.types import CallResult, Execution, Job, Status
 
 MAX_ERROR_BYTES = 16 << 10
 """Room for one error text among the answers, on top of the values."""
+NONSENSE = "the answer is not in the form that answers have"
 READY_SIZE = wire.FRAME.size + wire.READY_BODY.size
 
 
@@ -88,7 +89,7 @@ def interpret(job: Job, raw: Raw, *, can_kill_itself: bool = True) -> Execution:
     fault = next((payload for kind, payload in frames if kind == wire.FAULT), None)
     where: CallResult | None = None
     if fault is not None and status in (Status.EXITED, Status.OK):
-        where = _result(fault)
+        where = _told(fault, job)
         status, error = where.status, where.error
     calls = _calls(job, frames, status, error)
     if status is Status.OK:
@@ -154,25 +155,35 @@ def _killed(job: Job, raw: Raw, floor_kib: int) -> tuple[Status, str]:
     return Status.CRASHED, f"killed by {name}"
 
 
-def _result(payload: bytes) -> CallResult:
-    """An answer or a fault as the process told it. Forged nonsense is invalid."""
+def _result(payload: bytes, job: Job) -> CallResult:
+    """An answer as the process told it. Forged nonsense is invalid."""
+    if payload[:1] != b"\1":
+        return _told(payload, job)
     try:
-        if payload[:1] == b"\1":
-            return CallResult(Status.OK, decode(payload[1:]))
+        return CallResult(Status.OK, decode(payload[1:]))
+    except CodecError:
+        return CallResult(Status.INVALID, error=NONSENSE)
+
+
+def _told(payload: bytes, job: Job) -> CallResult:
+    """Why there is no answer, as the process told it: never OK, and of no place but a line of the job's own files."""
+    try:
         told: Any = decode(payload)
-        status, error, line, file = told
-        status = Status(status)
+        word, error, line, file = told
+        status = Status(word)
         if status not in (Status.ERROR, Status.EXITED, Status.MEMORY, Status.OUTPUT, Status.INVALID):
             raise ValueError(status)
-        return CallResult(
-            status, None, str(error), line if type(line) is int else None, file if type(file) is str else None
-        )
+        error = str(error)[:MAX_ERROR_BYTES]
     except (CodecError, ValueError, TypeError):
-        return CallResult(Status.INVALID, error="the answer is not in the form that answers have")
+        return CallResult(Status.INVALID, error=NONSENSE)
+    source = next((text for name, text in job.files if name == file), None)
+    if source is None or type(line) is not int or not 0 < line <= source.count("\n") + source.count("\r") + 1:
+        return CallResult(status, error=error)
+    return CallResult(status, error=error, line=line, file=file)
 
 
 def _calls(job: Job, frames: list[tuple[int, bytes]], status: Status, error: str) -> tuple[CallResult, ...]:
-    results = [_result(payload) for kind, payload in frames if kind == wire.ANSWER][: len(job.calls)]
+    results = [_result(payload, job) for kind, payload in frames if kind == wire.ANSWER][: len(job.calls)]
     begun = sum(kind == wire.BEGUN for kind, _ in frames)
     if len(results) < len(job.calls) and begun > len(results) and status is not Status.OK:
         results.append(CallResult(status, error=error))

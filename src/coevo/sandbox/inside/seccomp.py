@@ -21,9 +21,13 @@ LAST_KNOWN = 462
 Line = tuple[int, int, int, int]
 """Operation, lines to skip if true, lines to skip if false, operand (linux/filter.h)."""
 _LOAD, _JUMP, _JEQ, _JGE, _JSET, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NR, _ARCH, _ARG0, _ARG1, _ARG2, _ARG2_HIGH = 0, 4, 16, 24, 32, 36
 _NEW_NAMESPACES, _CLONE_THREAD, _AF_UNIX = 0x7E020000, 0x10000, 1
+_CONNECTIONLESS = 2
+"""A bit of SOCK_DGRAM and SOCK_RAW, and of no SOCK_STREAM or SOCK_SEQPACKET: such sockets send to any address, also unasked."""
 _PR_SET_NAME, _PR_GET_NAME = 15, 16
+_RLIMIT_CPU = 0
+"""Past it the kernel kills with a signal that nothing stops: a program that could lower it could look killed from outside."""
 _SIGNAL_OWNERS = (8, 10, 15)
 """fcntl F_SETOWN, F_SETSIG, F_SETOWN_EX: they make a pipe send any signal to any process of the same user."""
 _FOREIGN_IOCTLS = (0x8901, 0x8902, 0x5412)
@@ -43,7 +47,7 @@ ALWAYS = _table(
     pread64 17 67, pwrite64 18 68, readv 19 65, writev 20 66, access 21 -, pipe 22 -, select 23 -, sched_yield 24
     124, mremap 25 216, msync 26 227, mincore 27 232, madvise 28 233, dup 32 23, dup2 33 -, pause 34 -, nanosleep 35
     101, getitimer 36 102, alarm 37 -, setitimer 38 103, getpid 39 172, sendfile 40 71, sendto 44 206, recvfrom 45
-    207, sendmsg 46 211, recvmsg 47 212, shutdown 48 210, getsockname 51 204, getpeername 52 205, setsockopt 54 208,
+    207, recvmsg 47 212, shutdown 48 210, getsockname 51 204, getpeername 52 205, setsockopt 54 208,
     getsockopt 55 209, exit 60 93, uname 63 160, flock 73 32, fsync 74 82, fdatasync 75 83, ftruncate 77 46,
     getdents 78 -, getcwd 79 17, chdir 80 49, fchdir 81 50, rename 82 -, mkdir 83 -, rmdir 84 -, creat 85 -, link 86
     -, unlink 87 -, symlink 88 -, readlink 89 -, umask 95 166, gettimeofday 96 169, getrlimit 97 163, getrusage 98
@@ -51,7 +55,7 @@ ALWAYS = _table(
     110 173, getpgrp 111 -, getgroups 115 158, getresuid 118 148, getresgid 120 150, rt_sigpending 127 136,
     rt_sigtimedwait 128 137, rt_sigsuspend 130 133, sigaltstack 131 132, statfs 137 43, fstatfs 138 44,
     sched_get_priority_max 146 125, sched_get_priority_min 147 126, mlock 149 228, munlock 150 229, arch_prctl 158
-    -, setrlimit 160 164, gettid 186 178, readahead 187 213, getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10,
+    -, gettid 186 178, readahead 187 213, getxattr 191 8, lgetxattr 192 9, fgetxattr 193 10,
     listxattr 194 11, llistxattr 195 12, flistxattr 196 13, time 201 -, futex 202 98, epoll_create 213 -, getdents64
     217 61, set_tid_address 218 96, restart_syscall 219 128, fadvise64 221 223, timer_create 222 107, timer_settime
     223 110, timer_gettime 224 108, timer_getoverrun 225 109, timer_delete 226 111, clock_gettime 228 113,
@@ -60,8 +64,7 @@ ALWAYS = _table(
     readlinkat 267 78, faccessat 269 48, pselect6 270 72, ppoll 271 73, set_robust_list 273 99, splice 275 76, tee
     276 77, sync_file_range 277 84, epoll_pwait 281 22, signalfd 282 -, timerfd_create 283 85, eventfd 284 -,
     fallocate 285 47, timerfd_settime 286 86, timerfd_gettime 287 87, signalfd4 289 74, eventfd2 290 19,
-    epoll_create1 291 20, dup3 292 24, pipe2 293 59, preadv 295 69, pwritev 296 70, recvmmsg 299 243, sendmmsg 307
-    269, getcpu 309 168, renameat2 316 276, getrandom 318 278, membarrier 324 283, mlock2 325 284, copy_file_range
+    epoll_create1 291 20, dup3 292 24, pipe2 293 59, preadv 295 69, pwritev 296 70, recvmmsg 299 243, getcpu 309 168, renameat2 316 276, getrandom 318 278, membarrier 324 283, mlock2 325 284, copy_file_range
     326 285, preadv2 327 286, pwritev2 328 287, statx 332 291, rseq 334 293, close_range 436 436, openat2 437 437,
     faccessat2 439 439, epoll_pwait2 441 441, futex_waitv 449 449
     """
@@ -76,7 +79,7 @@ METADATA = _table(
 OWN = _table(
     """
     getpgid 121 155, getsid 124 156, sched_getparam 143 121, sched_getscheduler 145 120, sched_rr_get_interval 148
-    127, sched_setaffinity 203 122, sched_getaffinity 204 123, prlimit64 302 261
+    127, sched_setaffinity 203 122, sched_getaffinity 204 123
     """
 )
 """First argument: a process. Only 0 (oneself) or the own id."""
@@ -89,12 +92,14 @@ SIGNALS = _table(
 PROCESSES = _table(
     """
     fork 57 -, vfork 58 -, execve 59 221, wait4 61 260, setpgid 109 154, setsid 112 157, waitid 247 95, execveat 322
-    281
+    281, sendmsg 46 211, sendmmsg 307 269
     """
 )
+"""Making, running and waiting for children. Messages can pass on descriptors, which outlive the process while they are in flight."""
 CHECKED = _table(
     """
-    ioctl 16 29, socketpair 53 199, clone 56 220, fcntl 72 25, prctl 157 167, clone3 435 435
+    ioctl 16 29, socketpair 53 199, clone 56 220, fcntl 72 25, prctl 157 167, setrlimit 160 164, prlimit64 302 261,
+    clone3 435 435
     """
 )
 """Allowed for some arguments; see `_blocks`."""
@@ -151,7 +156,21 @@ def _blocks(processes: bool) -> dict[str, list[Line]]:
         "own or 0": [first, (_JEQ, 1, 0, 0), (_JEQ, 0, 1, _OWN_ID), allow, eperm],
         "clone": [first, *clone],
         "clone3": [enosys],  # its flags lie in memory, where a filter cannot look; libc then uses clone
-        "socketpair": [first, (_JEQ, 0, 1, _AF_UNIX), allow, eperm],
+        "socketpair": [first, (_JEQ, 0, 3, _AF_UNIX), second, (_JSET, 1, 0, _CONNECTIONLESS), allow, eperm],
+        "setrlimit": [first, (_JEQ, 1, 0, _RLIMIT_CPU), allow, eperm],
+        "prlimit64": [
+            first,
+            (_JEQ, 1, 0, 0),
+            (_JEQ, 0, 7, _OWN_ID),
+            second,
+            (_JEQ, 0, 4, _RLIMIT_CPU),
+            (_LOAD, 0, 0, _ARG2),  # a limit to set, or none: then it only asks
+            (_JEQ, 0, 3, 0),
+            (_LOAD, 0, 0, _ARG2_HIGH),
+            (_JEQ, 0, 1, 0),
+            allow,
+            eperm,
+        ],
         "prctl": [first, (_JEQ, 1, 0, _PR_SET_NAME), (_JEQ, 0, 1, _PR_GET_NAME), allow, eperm],
         "fcntl": [second, *_none_of(_SIGNAL_OWNERS), allow, eperm],
         "ioctl": [second, *_none_of(_FOREIGN_IOCTLS), allow, eperm],

@@ -105,6 +105,8 @@ class Worker:
     def _execute(self, header: wire.Header) -> None:
         self.jobs += 1
         streams = [os.pipe(), os.pipe(), os.pipe()]
+        for read, _ in streams:
+            os.set_blocking(read, False)  # a write end may outlive the job: in flight in a socket, or in an orphan
         used = self._used() if header.processes else 0.0
         begun = time.monotonic()
         pid, pidfd = sc.clone(self.walls.clone_flags)
@@ -156,10 +158,13 @@ class Worker:
             shutil.rmtree(self._place(), ignore_errors=True)
 
     def pump(self, stream: int, fd: int) -> int:
-        """Move what is readable towards the maker. Returns how many bytes; 0 at the end."""
+        """Move what is readable towards the maker. Returns how many bytes; 0 at the end, or if there is nothing."""
         self._room(wire.CHUNK.size + PIPE)
         start = self.filled + wire.CHUNK.size
-        n = os.readv(fd, [self.view[start : start + PIPE]])
+        try:
+            n = os.readv(fd, [self.view[start : start + PIPE]])
+        except BlockingIOError:
+            return 0
         if n:
             wire.CHUNK.pack_into(self.buffer, self.filled, stream, n)
             self.filled = start + n
@@ -244,7 +249,7 @@ class Watch:
         return self.left[self.reads[2]] < self.answer_cap
 
     def drain(self) -> bool:
-        """Read what is left in the pipes, all writers being dead. True if it passes a cap."""
+        """Read what is left in the pipes after the end. True if it passes a cap."""
         for fd in self.open:
             while self.left[fd] >= 0 and self._take(fd):
                 pass
