@@ -13,11 +13,13 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from coevo.errors import UsageError
 from coevo.evolution.edits import finished
 from coevo.evolution.segments import Patch, Place, Source, sources
+from coevo.evolution.syntax import MEMO_CHARS
 from coevo.evolution.types import Edit, Proposal, Rejection
 from coevo.programs import Program
 
@@ -47,8 +49,12 @@ class Constants:
 
 def constants(program: Program) -> Constants:
     """What an optimiser may move in a program. A program that does not parse has no constants."""
+    return (_remembered if program.size <= MEMO_CHARS else _constants)(program)
+
+
+def _constants(program: Program) -> Constants:
     found = sources(program)
-    literals = {source.name: _literals(source) for source in found}
+    literals = {source.name: source.derived(_literals) for source in found}
     digest = hashlib.sha256()
     for name, text in program.files:
         source = next((s for s in found if s.name == name), None)
@@ -62,6 +68,9 @@ def constants(program: Program) -> Constants:
     )
 
 
+_remembered = lru_cache(maxsize=24)(_constants)
+
+
 def with_constants(program: Program, vector: Sequence[float]) -> Proposal:
     """The program with these constants in place of its own, in the order of `constants`.
 
@@ -69,7 +78,7 @@ def with_constants(program: Program, vector: Sequence[float]) -> Proposal:
     has the same skeleton. Raises `UsageError` when the vector has another length.
     """
     found = sources(program)
-    literals = [(source, literal) for source in found for literal in _literals(source)]
+    literals = [(source, literal) for source in found for literal in source.derived(_literals)]
     if len(literals) != len(vector):
         raise UsageError(f"program {program.id} has {len(literals)} constants, the vector {len(vector)}")
     if not literals:

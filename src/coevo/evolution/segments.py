@@ -11,14 +11,16 @@ from __future__ import annotations
 import ast
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 from coevo.evolution import blocks
 from coevo.evolution.syntax import MEMO_CHARS, parse
 from coevo.programs import Program
 
+T = TypeVar("T")
 Span = tuple[int, int]
 Patch = tuple[int, int, str]
 """Bytes from, bytes to, and the text that takes their place."""
@@ -34,6 +36,12 @@ _CLOSED = frozenset(
 )
 """Nodes that are not looked into."""
 _SKIPPED = frozenset({"annotation", "returns", "decorator_list", "ctx", "op", "ops", "type_params", "type_comment"})
+_FIELDS = {
+    kind: tuple(field for field in reversed(kind._fields) if field not in _SKIPPED)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""Where the parts of a node are looked for, last first."""
 _LINE_END = re.compile(rb"\r\n?|\n")
 _WORD = re.compile(r"\w")
 
@@ -55,6 +63,7 @@ class Source:
     def __init__(self, name: str, text: str, tree: ast.Module, free: Sequence[tuple[int, int]]) -> None:
         self.name, self.text, self.tree = name, text, tree
         self.data = text.encode()
+        self._derived: dict[Callable[[Source], Any], Any] = {}
         self._ascii = len(self.data) == len(text)
         self.free: list[Span] = [(self._byte(a), self._byte(b)) for a, b in free]
         self._starts = [0, *(match.end() for match in _LINE_END.finditer(self.data))]
@@ -107,17 +116,21 @@ class Source:
             if kind in _SCOPES:
                 scopes += 1
                 scope = scopes
-            for field in reversed(node._fields):
-                if field in _SKIPPED:
-                    continue
+            for field in _FIELDS[kind]:
                 value = getattr(node, field, None)
-                if isinstance(value, ast.AST):
-                    stack.append(Place(value, place, field, 0, scope))
-                elif isinstance(value, list):
+                if type(value) is list:
                     for i in range(len(value) - 1, -1, -1):
                         if isinstance(value[i], ast.AST):
                             stack.append(Place(value[i], place, field, i, scope))
+                elif isinstance(value, ast.AST):
+                    stack.append(Place(value, place, field, 0, scope))
         return found
+
+    def derived(self, find: Callable[[Source], T]) -> T:
+        """What a function finds in this file, looked for once."""
+        if find not in self._derived:
+            self._derived[find] = find(self)
+        return self._derived[find]
 
     def patched(self, patches: Sequence[Patch]) -> str:
         """The text with non-overlapping patches applied. Words that would run together are kept apart."""

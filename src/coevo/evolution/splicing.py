@@ -88,8 +88,7 @@ def _function(source: Source, other: Source, rng: random.Random) -> list[Patch]:
 
 def _statement(source: Source, other: Source, rng: random.Random) -> list[Patch]:
     """A statement is replaced by one of the other program, or gets it as its neighbour."""
-    known = _names(source.tree)
-    mine = {source.of(place.node) for place in source.places if is_step(place)}
+    known, mine = source.derived(_names), source.derived(_steps)
 
     def fits(node: ast.AST) -> bool:
         return other.of(node) not in mine and _foreign(node) <= known
@@ -109,8 +108,7 @@ def _statement(source: Source, other: Source, rng: random.Random) -> list[Patch]
 
 def _expression(source: Source, other: Source, rng: random.Random) -> list[Patch]:
     """An expression gives way to one of the other program."""
-    known = _names(source.tree)
-    mine = {source.of(place.node) for place in source.places if is_value(place)}
+    known, mine = source.derived(_names), source.derived(_values)
 
     def fits(node: ast.AST) -> bool:
         text = other.of(node)
@@ -142,30 +140,43 @@ def _transplant(source: Source, node: ast.stmt, other: Source, donor: ast.stmt) 
     return [(*lines, text)]
 
 
-def _names(tree: ast.Module) -> frozenset[str]:
+def _names(source: Source) -> frozenset[str]:
     """Every name that a file knows anywhere: read, bound, imported or defined."""
-    return frozenset(_bound(tree) | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}) | _BUILTINS
+    read, bound = _read_and_bound(source.tree)
+    return frozenset(read | bound) | _BUILTINS
 
 
-def _bound(tree: ast.AST) -> set[str]:
-    found: set[str] = set()
+def _steps(source: Source) -> frozenset[str]:
+    """The texts of a file's statements."""
+    return frozenset(source.of(place.node) for place in source.places if is_step(place))
+
+
+def _values(source: Source) -> frozenset[str]:
+    """The texts of a file's expressions."""
+    return frozenset(source.of(place.node) for place in source.places if is_value(place))
+
+
+def _read_and_bound(tree: ast.AST) -> tuple[set[str], set[str]]:
+    read: set[str] = set()
+    bound: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, ast.arg):
-            found.add(node.arg)
+            bound.add(node.arg)
         elif isinstance(node, _DEFS):
-            found.add(node.name)
+            bound.add(node.name)
         elif isinstance(node, ast.alias):
-            found.add((node.asname or node.name).partition(".")[0])
+            bound.add((node.asname or node.name).partition(".")[0])
         elif isinstance(node, ast.ExceptHandler) and node.name:
-            found.add(node.name)
-    return found
+            bound.add(node.name)
+    return read, bound
 
 
 def _foreign(node: ast.AST) -> set[str]:
     """Names that a part reads and does not bind itself."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - _bound(node)
+    read, bound = _read_and_bound(node)
+    return read - bound
 
 
 class Kind(NamedTuple):

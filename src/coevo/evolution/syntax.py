@@ -6,6 +6,7 @@ Nothing here executes anything. Every function is total: it takes any text.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import warnings
 from collections.abc import Iterator
@@ -45,10 +46,15 @@ def _parsed(source: str) -> ast.Module | None:
 def fault(source: str, name: str = "program.py") -> str | None:
     """None when the text compiles, else one line that names the place and the cause.
 
-    Compiles rather than parses, so that `return` outside a function is found, too.
+    Compiles rather than parses, so that `return` outside a function is found, too. What compiles from its tree is not read
+    a second time.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if (tree := parse(source)) is not None:
+            with contextlib.suppress(*_FAULTS):
+                compile(tree, name, "exec", dont_inherit=True)
+                return None
         try:
             compile(source, name, "exec", dont_inherit=True)
         except SyntaxError as e:
