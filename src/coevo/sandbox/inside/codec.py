@@ -32,6 +32,8 @@ class CodecError(ValueError):
     """A value is not plain data, is too large or nested too deeply; or bytes are not an encoded value."""
 
 
+MAX_DIMENSIONS = 32
+
 _float = struct.Struct("<d")
 _int = struct.Struct("<q")
 _pair = struct.Struct("<dd")
@@ -215,6 +217,7 @@ class _Encoder:
                 f"a numpy value of dtype {value.dtype.name!r} is not plain data: only bool and numbers are"
             )
         self._room(value.nbytes)
+        _check_shape(value.shape, value.nbytes)
         self.out += b"A" if is_array else b"n"
         self._body(b"", code.encode())
         if is_array:
@@ -222,6 +225,18 @@ class _Encoder:
             for size in value.shape:
                 _put_count(self.out, size)
         self._body(b"", value.tobytes())
+
+
+def _check_shape(shape: tuple[int, ...], n_bytes: int) -> None:
+    """Refuse an array that, as nested lists, would be far larger than its numbers: axes of length 0 or 1 are free here, not there."""
+    if len(shape) > MAX_DIMENSIONS:
+        raise CodecError(f"an array of {len(shape)} dimensions; at most {MAX_DIMENSIONS} are carried")
+    lists = outer = 1
+    for n in shape[:-1]:
+        outer *= n
+        lists += outer
+    if lists > 4 * n_bytes + 1024:
+        raise CodecError(f"an array of shape {shape} holds almost nothing but axes of length 0 or 1: leave them out")
 
 
 def _describe(kind: type) -> str:
@@ -395,18 +410,22 @@ class _Decoder:
         raw = self._raw()
         if len(raw) != dtype.itemsize:
             raise CodecError(f"a numpy scalar of {dtype} has {len(raw)} bytes")
-        return numpy.frombuffer(raw, dtype)[0]
+        return _numbers(numpy, raw, dtype)[0]
 
     def array(self, depth: int) -> Any:
         numpy, dtype = self._numpy()
-        shape = tuple(self._size() for _ in range(self.count(1)))
+        dimensions = self.count(1)
+        if dimensions > MAX_DIMENSIONS:
+            raise CodecError(f"an array of {dimensions} dimensions; at most {MAX_DIMENSIONS} are carried")
+        shape = tuple(self._size() for _ in range(dimensions))
         raw = self._raw()
+        _check_shape(shape, len(raw))
         size = dtype.itemsize
         for n in shape:
             size *= n
-        if size != len(raw) or len(shape) > 32:
+        if size != len(raw):
             raise CodecError(f"an array of {dtype} and shape {shape} cannot have {len(raw)} bytes")
-        return numpy.frombuffer(raw, dtype).reshape(shape).copy()
+        return _numbers(numpy, raw, dtype).reshape(shape).copy()
 
     def _size(self) -> int:
         n = self.data[self.at]
@@ -415,6 +434,13 @@ class _Decoder:
             n = _count.unpack_from(self.data, self.at)[0]
             self.at += 8
         return n
+
+
+def _numbers(numpy: Any, raw: bytes, dtype: Any) -> Any:
+    """A flat array. Truth values are made of 0 and 1 again: a forged byte of 2 is True, but a 2 in a view of the array."""
+    if dtype.kind == "b":
+        return numpy.frombuffer(raw, numpy.uint8) != 0
+    return numpy.frombuffer(raw, dtype)
 
 
 _READERS: dict[int, Callable[[_Decoder, int], Any]] = {
