@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models clean
+.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models peers clean
 
 demo: $(VENV)/.local
 	$(BIN)/coevo demo
@@ -21,6 +21,15 @@ bench: bench-sandbox bench-efficiency bench-search
 
 bench-%: $(VENV)/.dev
 	$(BIN)/python benchmarks/bench_$(subst -,_,$*).py $(ARGS)
+
+# Other systems, for bench-search to measure beside this one; pinned, in an environment of their own.
+PEERS := .venv-peers
+peers: $(PEERS)/.done
+
+$(PEERS)/.done: Makefile
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check openevolve==0.4.1 shinka-evolve==0.0.7
+	@touch $@
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -41,4 +50,4 @@ $(VENV)/.dev: $(VENV)/.local
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .ruff_cache .hypothesis

@@ -5,8 +5,11 @@
 2. Driver: CPU and memory of the driving process while the archive grows to 100,000 members of 5 KB each. Here the workers
    skip parsing and the sandbox and return made-up children and evaluations (over the real pool), since only the driver is measured.
 
+3. Other systems, with an instant model behind HTTP, an instant evaluator and no sandbox, in the environment that `make peers` makes;
+   without it, what was measured earlier is quoted.
+
 CPU is `time.process_time` of the driving process, all threads: the search itself, the pool's dispatcher, and here the scripted
-model, too; in part 1 the thread of the search is also given alone. Numbers of other systems are quoted, with their date.
+model, too; in part 1 the thread of the search is also given alone.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import argparse
 import json
 import random
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,7 +43,10 @@ from coevo.runs import Run
 from coevo.tasks import load_task
 from coevo.tasks.types import Task
 
-PEERS = """\
+PEERS = {"peers_openevolve.py": (1000, 100), "peers_shinka.py": (60, 10)}
+"""Script, and how many candidates it makes in all and before the clock starts."""
+
+QUOTED = """\
 quoted, measured 2026-08 on 2 cores with an instant model and an instant evaluator, no sandbox at all:
   OpenEvolve 0.4.1     97-111 candidates/s at first, 24/s at 1,000 programs of 5 KB; 23 ms a candidate, growing; +94 MB per 1,000
   ShinkaEvolve 0.0.7   6.8/s (bare child process), 0.25/s (its own evaluation wrapper); about 15 MB per 1,000
@@ -157,6 +164,26 @@ def driver(folder: Path, selection: str, marks: list[int], workers: int) -> list
     return rows
 
 
+def peers(folder: Path, python: Path) -> list[dict[str, Any]]:
+    """What each of the other systems reaches on this machine now; a system that fails says why."""
+    rows: list[dict[str, Any]] = []
+    for script, (steps, warm) in PEERS.items():
+        place = folder / script
+        place.mkdir()
+        command = [str(python), "-B", str(Path(__file__).with_name(script)), str(place), str(steps), str(warm)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=place)
+        except subprocess.TimeoutExpired:
+            rows.append({"system": script, "error": "not done after 300 s"})
+            continue
+        last = done.stdout.strip().rpartition("\n")[2]
+        if done.returncode == 0 and last.startswith("{"):
+            rows.append(json.loads(last))
+        else:
+            rows.append({"system": script, "error": (done.stderr or done.stdout).strip()[-300:]})
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=2000, help="candidates per throughput measurement")
@@ -165,14 +192,22 @@ def main() -> int:
     )
     parser.add_argument("--selections", nargs="+", default=["mix"], help="selection strategies for the driver part")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--peers",
+        type=Path,
+        default=Path(__file__).parents[1] / ".venv-peers/bin/python",
+        help="Python of an environment with the other systems (made by `make peers`)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
     args = parser.parse_args()
-    found: dict[str, Any] = {"throughput": [], "driver": []}
+    found: dict[str, Any] = {"throughput": [], "driver": [], "peers": []}
     with tempfile.TemporaryDirectory(prefix="coevo-bench-") as folder:
         for proposers in ({"rewrite": 1.0}, {"tune": 1.0, "mutate": 1.0, "splice": 1.0}):
             found["throughput"].append(throughput(Path(folder), proposers, args.steps, args.workers))
         for selection in args.selections:
             found["driver"] += driver(Path(folder), selection, args.held, args.workers)
+        if args.peers.exists():
+            found["peers"] = peers(Path(folder), args.peers)
     if args.json:
         print(json.dumps(found))
         return 0
@@ -182,7 +217,11 @@ def main() -> int:
     print("driver, made-up children of 5 KB (goals: 1 ms a candidate or less, constant; 2 MB per 1,000 or less)")
     for row in found["driver"]:
         print("  ", "  ".join(f"{name}: {value}" for name, value in row.items()))
-    print(PEERS)
+    if found["peers"]:
+        print("others, in this run: instant model over HTTP, instant evaluator, no sandbox")
+        for row in found["peers"]:
+            print("  ", "  ".join(f"{name}: {value}" for name, value in row.items()))
+    print(QUOTED)
     return 0
 
 
