@@ -1,6 +1,8 @@
 """Checkers: what counts as the same answer, and what is said of the first difference."""
 
 import math
+import re
+import struct
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coevo.evaluation import checkers
 from coevo.evaluation.checkers import check_custom, check_text, check_value
 from coevo.tasks.types import Checker
 
@@ -210,6 +213,68 @@ def test_tokens_of_returned_strings() -> None:
     assert not check_value(TOKENS, "a b c", "a b").ok
 
 
+def test_tokens_of_long_values_are_compared_to_the_last_digit() -> None:
+    big = 10**99
+    for wrong, right in (
+        (big + 10**50, big),
+        (7 * 10**9000, 7 * 10**9000 + 10**8000),
+        ([0] * 600_000 + [1] + [0] * 600_000, [0] * 1_200_001),
+        (["x" * (1 << 21)], ["x" * (1 << 20) + "y" + "x" * ((1 << 20) - 1)]),
+    ):
+        assert not check_value(TOKENS, wrong, right).ok
+        assert check_value(TOKENS, right, right).ok
+    assert check_value(TOKENS, (np.int64(1), [2.5]), "(1, [2.5])").ok
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        ("inf", "1" + "0" * 400),
+        ("1e999", "2" + "0" * 400),
+        ("1e400", "inf"),
+        ("-inf", "inf"),
+        ("1_0", "10"),
+        ("\uff11\u0660", "10"),
+        ("1.0\u0660", "1.00"),
+        ("infinity1", "inf"),
+    ],
+)
+def test_text_that_only_looks_like_the_number(got: str, expected: str) -> None:
+    assert not check_text(FLOATS, got, expected).ok
+    assert check_text(FLOATS, expected, expected).ok
+
+
+def test_text_of_numbers_in_any_usual_form() -> None:
+    for got in ("1e1", "+10.", "1E+01", "10.0000000001", "100e-1", ".1e2"):
+        assert check_text(FLOATS, got, "10").ok, got
+    assert check_text(FLOATS, "Infinity NAN -INF", "inf nan -inf").ok
+
+
+def test_unordered_pairs_within_tolerance_even_where_an_exact_pair_is_in_the_way() -> None:
+    close = Checker(name="unordered", abs=0.06)
+    assert check_value(close, [1.0, 1.05], [1.05, 1.1]).ok
+    assert check_value(close, [[1.0], [1.05]], [[1.05], [1.1]]).ok
+    assert not check_value(close, [1.0, 1.05], [1.05, 1.2]).ok
+
+
+def test_an_unordered_answer_made_to_be_slow_is_compared_once_per_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer j fits the expected items from j on: each search for a partner walks through all that have one."""
+    calls = 0
+
+    def counted(*args):
+        nonlocal calls
+        calls += 1
+        return real(*args)
+
+    real = checkers._compare
+    monkeypatch.setattr(checkers, "_compare", counted)
+    n = 60
+    expected = [[float(i)] for i in range(n)]
+    got = [[i + 60.5] for i in range(n - 1)] + [[1e9]]
+    assert not check_value(Checker(name="unordered", abs=60.5), got, expected).ok
+    assert calls <= 4 * 2 * n * n  # two levels; of what is left after exact pairs, and of all
+
+
 def test_custom_checkers() -> None:
     assert check_custom(lambda o, e, a: o == e + a[0], 5, 2, (3,)).ok
     refused = check_custom(lambda o, e, a: {"ok": False, "feedback": "vertex 3 has no colour"}, [], None, ())
@@ -218,6 +283,26 @@ def test_custom_checkers() -> None:
     assert "expected form" in check_custom(lambda o, e, a: o[0], [], None, ()).detail
     with pytest.raises(NameError):
         check_custom(lambda o, e, a: undefined_name, 1, 1, ())  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("check", "answer"),
+    [
+        (lambda o, e, a: o == np.arange(3), np.arange(3)),  # three verdicts
+        (lambda o, e, a: {"ok": o == np.arange(3)}, np.arange(3)),
+        (lambda o, e, a: next(x for x in o if x > 3), []),
+        (lambda o, e, a: np.zeros((o, o)).size, 1 << 40),
+        (lambda o, e, a: struct.pack("<q", o), 1 << 70),
+        (lambda o, e, a: re.compile(o), "("),
+        (lambda o, e, a: _depth(10_000), 0),
+    ],
+)
+def test_an_answer_that_trips_a_custom_checker_is_wrong_and_not_unmeasured(check, answer) -> None:
+    assert not check_custom(check, answer, None, ()).ok
+
+
+def _depth(n: int) -> int:
+    return n and 1 + _depth(n - 1)
 
 
 PLAIN = st.recursive(

@@ -46,3 +46,11 @@ def test_long_values_say_how_long() -> None:
     assert show(-(10**10000)).startswith("-(an integer")
     assert show(np.zeros((100, 100))).startswith("array(100x100) [0.0, ")
     assert show("x" * 10_000_000, 80).startswith("'xxx")
+
+
+def test_numbers_that_python_has_no_type_for() -> None:
+    """Taken out of numpy, a long double is a long double again."""
+    wide = np.longdouble(1) / 3
+    assert show(wide).startswith("0.333333333")
+    assert show([wide, np.clongdouble(1j)]).startswith("[0.333333333")
+    assert show(np.ones(3, np.longdouble)) == "array(3) [1.0, 1.0, 1.0]"

@@ -17,8 +17,11 @@ Standard output is text, and there trailing space of lines and trailing blank li
 
 from __future__ import annotations
 
+import csv
 import math
 import re
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,15 +78,19 @@ def check_custom(check: CustomCheck, got: Any, expected: Any, arguments: Any) ->
     """Ask a task's own checker. Errors about the answer's form make it wrong (`data_error`); others pass through."""
     try:
         result = check(got, expected, arguments)
+        if isinstance(result, dict):
+            return Verdict(bool(result.get("ok", False)), clip(str(result.get("feedback", "")), 400))
+        return RIGHT if result else Verdict(False, f"got {show(got)}, which the task's checker does not accept")
     except DATA_ERRORS as e:
         return Verdict(False, data_error(e))
-    if isinstance(result, dict):
-        return Verdict(bool(result.get("ok", False)), clip(str(result.get("feedback", "")), 400))
-    return Verdict(bool(result), "" if result else f"got {show(got)}, which the task's checker does not accept")
 
 
-DATA_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
-"""What a checker or scorer raises when handed data of a form it did not foresee: the candidate's fault, not the judge's.
+DATA_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError),
+    *(StopIteration, RecursionError, MemoryError, EOFError, BufferError),
+    *(struct.error, re.error, zlib.error, csv.Error),
+)
+"""What a checker or scorer raises when handed data of a form or size it did not foresee: the candidate's fault, not the judge's.
 Anything else (a NameError, a missing module or file) is a bug of the judge, and the evaluation is unmeasured."""
 
 
@@ -241,6 +248,9 @@ def _match(same: Same, got: list[Any], expected: list[Any]) -> str | None:
     if not left_expected:
         return None
     unpaired = _pair(same, left_got, left_expected)
+    more = len(left_got) < len(got) and (_real(got, expected) or len(got) <= MAX_MATCHED)
+    if unpaired is not None and more and _pair(same, got, expected) is None:
+        return None  # an exact pair had taken the only partner of another item
     return None if unpaired is None else f"{show(unpaired)} is missing; left over: {show(left_got, 80)}"
 
 
@@ -256,16 +266,17 @@ def _take(items: list[Any], counts: dict[Any, int]) -> list[Any]:
 
 def _pair(same: Same, got: list[Any], expected: list[Any]) -> Any | None:
     """The first expected item without a partner, or None. Numbers pair in sorted order, which is optimal on a line."""
-    real = all(isinstance(x, int | float) and not isinstance(x, bool) and x == x for x in [*got, *expected])
+    real = _real(got, expected)
     if real or len(expected) > MAX_MATCHED:
         order = (lambda x: x) if real else (lambda x: show(_plain(x), 400))
         pairs = zip(sorted(got, key=order), sorted(expected, key=order), strict=True)
         return next((e for g, e in pairs if _compare(same, g, e, "") is not None), None)
+    fits = [[j for j, g in enumerate(got) if _compare(same, g, e, "") is None] for e in expected]
     owner: dict[int, int] = {}
 
     def assign(i: int, seen: set[int]) -> bool:
-        for j, g in enumerate(got):
-            if j not in seen and _compare(same, g, expected[i], "") is None:
+        for j in fits[i]:
+            if j not in seen:
                 seen.add(j)
                 if j not in owner or assign(owner[j], seen):
                     owner[j] = i
@@ -273,6 +284,11 @@ def _pair(same: Same, got: list[Any], expected: list[Any]) -> Any | None:
         return False
 
     return next((expected[i] for i in range(len(expected)) if not assign(i, set())), None)
+
+
+def _real(got: list[Any], expected: list[Any]) -> bool:
+    """Whether all items are numbers with an order."""
+    return all(isinstance(x, int | float) and not isinstance(x, bool) and x == x for x in [*got, *expected])
 
 
 def _key(value: Any) -> Any:
@@ -294,10 +310,32 @@ def _key(value: Any) -> Any:
 # --- text ---------------------------------------------------------------------------------------------------------------
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
+_INFINITE_OR_NAN = re.compile(r"[+-]?(inf|infinity|nan)\Z", re.IGNORECASE | re.ASCII)
+MAX_DECIMAL_BITS = 13_000
+"""Longer integers become text as hexadecimal: Python refuses decimal text of more than 4,300 digits."""
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else show(value, 1 << 20)
+    """A value as text, whole: two values that differ have texts that do."""
+    if isinstance(value, str):
+        return value
+    return _whole(value)
+
+
+def _whole(value: Any) -> str:
+    value = _plain(value)
+    if isinstance(value, int) and value.bit_length() > MAX_DECIMAL_BITS:
+        return hex(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_whole, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_whole, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_whole(k)}: {_whole(v)}' for k, v in value.items())}}}"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({', '.join(sorted(map(_whole, value)))})"
+    return repr(value)
 
 
 def _lines(text: str) -> list[str]:
@@ -325,15 +363,20 @@ def _count(items: list[str], unit: str) -> str:
 
 
 def _token_close(close: Close, got: str, expected: str) -> bool:
-    """Integers as text (any length), other numbers within tolerance, anything else exactly."""
+    """Integers as text (any length), other numbers within tolerance, anything else exactly.
+
+    Only what is written as infinite is infinite: a number that is too large for a float equals no other text.
+    """
     if got == expected:
         return True
     if _INTEGER.match(got) and _INTEGER.match(expected):
         return _canonical_integer(got) == _canonical_integer(expected)
-    try:
+    if _INFINITE_OR_NAN.match(got) and _INFINITE_OR_NAN.match(expected):
         return close(float(got), float(expected))
-    except ValueError:
+    if not (_NUMBER.match(got) and _NUMBER.match(expected)):
         return False
+    a, b = float(got), float(expected)
+    return math.isfinite(a) and math.isfinite(b) and close(a, b)
 
 
 def _canonical_integer(token: str) -> str:

@@ -47,7 +47,8 @@ def _text(value: Any, limit: int) -> str:
         flat = value.reshape(-1)[:limit].tolist()
         return f"array({shape}) {_items(flat, value.size, '[', ']', limit)}"
     if isinstance(value, np.generic):
-        return _text(value.item(), limit)
+        plain = value.item()
+        return str(value) if isinstance(plain, np.generic) else _text(plain, limit)  # a long double stays one
     if isinstance(value, list):
         return _items(value, len(value), "[", "]", limit)
     if isinstance(value, tuple):
