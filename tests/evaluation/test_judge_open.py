@@ -231,3 +231,43 @@ def test_several_files(tmp_path: Path) -> None:
             }
         )
         assert judge.evaluate(program, split="public", seed=0).score == 6
+
+
+@pytest.mark.parametrize(
+    ("body", "score"),
+    [
+        ("return 1.7e308", 1.7e308),  # the sum over instances leaves the floats, their mean does not
+        ("return 1.7e308 if n == 2 else -1.7e308", 0.0),
+    ],
+)
+def test_scores_at_the_end_of_the_floats_have_a_mean(tmp_path: Path, body: str, score: float) -> None:
+    task = sum_task(tmp_path / "t", "def score(output, instance):\n    return output\n")
+    result = run(task, f"def f(n):\n    {body}\n")
+    assert (result.outcome, result.score) == (Outcome.SCORED, score)
+
+
+def test_named_numbers_too_large_for_a_mean_are_left_out(tmp_path: Path) -> None:
+    score = "def score(output, instance):\n    return {'score': 1, 'sum': output, 'n': instance['n']}\n"
+    result = run(sum_task(tmp_path / "t", score), "def f(n):\n    return 10 ** 900\n")
+    assert result.outcome is Outcome.SCORED
+    assert result.extra["n"] == 3.0 and "sum" not in result.extra
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import numpy\n    return numpy.longdouble(1)",
+        "import numpy\n    return numpy.zeros((1 << 40, 0))",
+        "return '\\ud800\\0' * 100",
+        "return {float('nan'): {1j: {frozenset(): b'x'}}}",
+        "import sys\n    x = []\n    for _ in range(90): x = [x]\n    return x",
+        "import os, struct\n    os.write(3, struct.pack('<BI', 3, 2) + b'\\1N')\n    os._exit(0)",
+    ],
+)
+def test_odd_answers_are_never_unmeasured(tmp_path: Path, body: str) -> None:
+    config = {"preload": "numpy", "limits": {"cpu_s": 2.0, "wall_s": 10.0, "memory_mb": 256}}
+    score = "def score(output, instance):\n    raise ValueError(f'not {output}')\n"
+    result = run(sum_task(tmp_path / "t", score, **config), f"def f(n):\n    {body}\n")
+    assert result.outcome is Outcome.FAILED, result
+    result.feedback.encode()
+    result.reason.encode()

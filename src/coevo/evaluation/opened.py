@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -101,10 +102,11 @@ class OpenJudge:
             where = f"instance {i + 1} of {len(instances)}: " if len(instances) > 1 else ""
             rows.append(read_score(self._ask(lambda o=output, k=instance: score(o, k), where), where))
         said = next((text for _, text, _ in rows if text), "")
-        mean = math.fsum(value for value, _, _ in rows) / len(rows)
-        if not math.isfinite(mean):
-            raise Unscorable(f"the mean score over {len(rows)} instances is {mean}")
-        return mean, said, rows[0][2] if len(rows) == 1 else _mean_extra([extra for _, _, extra in rows])
+        return (
+            _mean([value for value, _, _ in rows]),
+            said,
+            rows[0][2] if len(rows) == 1 else _mean_extra([extra for _, _, extra in rows]),
+        )
 
     def _ask(self, score: Any, where: str) -> Any:
         try:
@@ -176,10 +178,19 @@ def keepable(value: Any) -> Any | None:
         return None
 
 
+def _mean(values: Sequence[float]) -> float:
+    """Of finite numbers: also where their sum is not one."""
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
+
+
 def _mean_extra(extras: list[dict[str, Any]]) -> dict[str, Any]:
     """Means of the numbers that every instance has."""
-    names = [k for k, v in extras[0].items() if isinstance(v, int | float) and not isinstance(v, bool)]
-    shared = [
-        k for k in names if all(isinstance(e.get(k), int | float) and not isinstance(e.get(k), bool) for e in extras)
-    ]
-    return {k: math.fsum(e[k] for e in extras) / len(extras) for k in shared}
+    shared = [k for k in extras[0] if all(_is_number(e.get(k)) for e in extras)]
+    return {k: _mean([float(e[k]) for e in extras]) for k in shared}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
