@@ -29,6 +29,11 @@ def test_estimates_are_bounds_that_add_up(a, b):
     assert (estimate_tokens(a) == 0) == (a == "")
 
 
+@given(st.text(st.one_of(st.characters(max_codepoint=127), st.sampled_from("aaa  \n\n")), max_size=60))
+def test_ascii_is_counted_as_any_other_text(text):
+    assert estimate_tokens(text) + 2 == estimate_tokens(text + "é")
+
+
 def test_estimates_of_lone_surrogates_and_other_scripts():
     assert estimate_tokens("\ud800") == 3
     assert estimate_tokens("日本") == 6

@@ -83,11 +83,11 @@ def distance(a: tuple[int, ...], b: tuple[int, ...]) -> float:
     """
     if not a and not b:
         return 0.0
-    union = sorted({*a, *b})
+    first, second = set(a), set(b)
+    union = sorted(first | second)
     if len(a) >= SKETCH or len(b) >= SKETCH:
         union = union[:SKETCH]
-    both = {*a} & {*b}
-    return 1.0 - sum(x in both for x in union) / len(union)
+    return 1.0 - len((first & second).intersection(union)) / len(union)
 
 
 def _shingles(normal: str) -> set[int]:
