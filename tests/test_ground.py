@@ -27,6 +27,12 @@ class Outer(Config):
     inner: Inner = Inner()
 
 
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
+)
+"""A YAML file of half a kilobyte that says ten billion values."""
+
+
 class TestErrors:
     def test_pick_suggests(self) -> None:
         with pytest.raises(ConfigError, match=r"unknown strategy 'ucbb'\. Did you mean 'ucb'\? Known: random, ucb"):
@@ -69,12 +75,34 @@ class TestConfig:
         assert parse(Outer, changed, where="x") == Outer(name="b=c", inner=Inner(rate=0.25))
         assert base == {"name": "a", "inner": {"rate": 0.1}}
 
-    @pytest.mark.parametrize("bad", ["rate", "=1", "name.deep=1", "a=[1"])
+    def test_aliases_and_merges_are_plain_yaml(self, tmp_path) -> None:
+        (tmp_path / "x.yaml").write_text("a: &a {n: 1, m: 2}\nb: {<<: *a, n: 3}\nc: [*a, *a]\n")
+        assert read_yaml(tmp_path / "x.yaml") == {
+            "a": {"n": 1, "m": 2},
+            "b": {"m": 2, "n": 3},
+            "c": [{"n": 1, "m": 2}] * 2,
+        }
+
+    @pytest.mark.parametrize("bad", ["rate", "=1", "name.deep=1", "a=[1", "a=" + "[" * 5000, "a=&x [*x]"])
     def test_bad_sets(self, bad: str) -> None:
         with pytest.raises(ConfigError, match="--set"):
             with_sets({"name": "a"}, [bad])
 
-    @pytest.mark.parametrize(("text", "match"), [("a: [", "not valid YAML"), ("- 1", "mapping"), ("a: \x00", "YAML")])
+    @pytest.mark.parametrize(
+        ("text", "match"),
+        [
+            ("a: [", "not valid YAML"),
+            ("- 1", "mapping"),
+            ("a: \x00", "YAML"),
+            ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+            ("a: &x {b: *x}", r"line 1: an alias stands inside what it names"),
+            ("a: &x [[*x]]", r"an alias stands inside what it names"),
+            ("a: 1\nb: 2\na: 3", r"line 3: 'a' is given twice"),
+            ("c: {n: 1, 'n': 2}", r"'n' is given twice"),
+            ("a: 2020-02-31", "not valid YAML"),
+            (BOMB, r"its aliases make it [\d,]+ values"),
+        ],
+    )
     def test_bad_yaml(self, tmp_path, text: str, match: str) -> None:
         (tmp_path / "x.yaml").write_text(text)
         with pytest.raises(ConfigError, match=match):

@@ -18,6 +18,9 @@ from coevo.errors import ConfigError
 
 C = TypeVar("C", bound="Config")
 
+MAX_YAML_VALUES = 1_000_000
+"""Of one file, with its aliases written out."""
+
 
 class Config(BaseModel):
     """Base of every config: frozen, closed to unknown keys, one-line description under each field."""
@@ -37,18 +40,68 @@ def parse(cls: type[C], data: Mapping[str, Any], *, where: str) -> C:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping, or raise a `ConfigError` that names file and line."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = plain_yaml(path.read_text(encoding="utf-8"), where=str(path))
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror or e}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text") from None
-    except yaml.YAMLError as e:
-        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from None
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping of names to values, not a {type(data).__name__}")
     return data
+
+
+def plain_yaml(text: str, *, where: str) -> Any:
+    """The plain data that a YAML text says: finite, a tree, every key once. Raises a `ConfigError` that begins with `where`.
+
+    Aliases are allowed while what they stand for stays small: a kilobyte of nested ones can say a billion values.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        size = _size(node, set(), {}, where)
+        if size > MAX_YAML_VALUES:
+            raise ConfigError(f"{where}: its aliases make it {size:,} values; {MAX_YAML_VALUES:,} are the limit")
+        return loader.construct_document(node)
+    except (yaml.YAMLError, ValueError) as e:  # ValueError: a date that no calendar has
+        raise ConfigError(f"{where} is not valid YAML: {' '.join(str(e).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{where} is nested too deeply to be read") from None
+
+
+def _size(node: yaml.Node, above: set[int], known: dict[int, int], where: str) -> int:
+    """Values of a node with its aliases written out. Refuses a node inside itself, and a key given twice."""
+    if id(node) in known:
+        return known[id(node)]
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.SequenceNode):
+        children = node.value
+    elif isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+        _require_one_each(node, where)
+    if not children:
+        return 1
+    if id(node) in above:
+        raise ConfigError(f"{where}, line {node.start_mark.line + 1}: an alias stands inside what it names")
+    above.add(id(node))
+    known[id(node)] = total = 1 + sum(_size(child, above, known, where) for child in children)
+    above.remove(id(node))
+    return total
+
+
+def _require_one_each(node: yaml.MappingNode, where: str) -> None:
+    seen: set[tuple[str, str]] = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+            continue
+        if (key.tag, key.value) in seen:
+            raise ConfigError(
+                f"{where}, line {key.start_mark.line + 1}: {key.value!r} is given twice; keep one of them"
+            )
+        seen.add((key.tag, key.value))
 
 
 def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
@@ -58,10 +111,7 @@ def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
         key, sep, raw = text.partition("=")
         if not sep or not key.strip():
             raise ConfigError(f"--set takes name=value, not {text!r}")
-        try:
-            value = yaml.safe_load(raw)
-        except yaml.YAMLError:
-            raise ConfigError(f"--set {key}: {raw!r} is not valid YAML") from None
+        value = plain_yaml(raw, where=f"--set {key}: {raw[:200]!r}")
         *parents, leaf = key.strip().split(".")
         node = result
         for name in parents:
