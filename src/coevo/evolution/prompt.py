@@ -31,6 +31,7 @@ MAX_FEEDBACK = 2_000
 MAX_REJECTED = 600
 MAX_TICKS = 32
 """The longest code fence."""
+_TOO_MANY_TICKS = re.compile(f"`{{{MAX_TICKS},}}")
 
 SYSTEM = "You improve Python programs. You answer with code in exactly the format that is asked for."
 
@@ -241,7 +242,8 @@ def _sources(program: Program) -> str:
 
 
 def _fenced(text: str, tag: str) -> str:
-    """The text in a fence longer than any run of backticks in it."""
+    """The text in a fence longer than any run of backticks in it; runs too long for that are shortened."""
+    text = _TOO_MANY_TICKS.sub("`" * (MAX_TICKS - 1), text)
     ticks = min(max((len(run) for run in re.findall("`{3,}", text)), default=2) + 1, MAX_TICKS)
     return f"{'`' * ticks}{tag}\n{text.rstrip()}\n{'`' * ticks}"
 
