@@ -346,13 +346,14 @@ def test_a_machine_that_goes_bad_later_is_not_the_programs_fault(tmp_path: Path)
         assert run(judge, TOTAL).correctness == 1.0
 
 
-def test_a_checker_that_stumbles_measures_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ends", ["return undefined", "raise SystemExit(0)"])
+def test_a_checker_that_stumbles_measures_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture, ends: str) -> None:
     task = make_task(
         tmp_path / "odd",
         {"kind": "function", "entry": "f", "checker": {"name": "custom"}},
         program_py="def f(x):\n    return x\n",
         tests_jsonl=lines({"split": "public", "args": [1], "expected": 1}),
-        checker_py="import numpy\ndef check(output, expected, arguments):\n    return numpy.array([True, False])\n",
+        checker_py=f"def check(output, expected, arguments):\n    {ends}\n",
     )
     with Judge(task) as judge:
         result = run(judge, task.start.source)

@@ -112,6 +112,7 @@ def test_hidden_instances_stay_hidden(tmp_path: Path, body: str) -> None:
         "def score(output, instance):\n    import nowhere\n",
         "def score(output, instance):\n    return open('/nonexistent').read()\n",
         "def score(output, instance):\n    raise RuntimeError('x')\n",
+        "def score(output, instance):\n    raise SystemExit\n",
     ],
 )
 def test_a_bug_of_the_scorer_is_unmeasured_and_loud(
@@ -271,3 +272,22 @@ def test_odd_answers_are_never_unmeasured(tmp_path: Path, body: str) -> None:
     assert result.outcome is Outcome.FAILED, result
     result.feedback.encode()
     result.reason.encode()
+
+
+EXITS = "raise SystemExit(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("generate_py", f"def instances(split, rng):\n    {EXITS}"),
+        ("generate_py", f"{EXITS}def instances(split, rng):\n    return []\n"),
+        ("score_py", f"{EXITS}def score(output, instance):\n    return 1.0\n"),
+    ],
+)
+def test_a_judge_file_that_exits_is_named_and_ends_nothing(tmp_path: Path, file: str, text: str) -> None:
+    files = {"score_py": "def score(output, instance):\n    return 1.0\n", file: text}
+    config = {"kind": "open", "entry": "f", "instances": {"public": [{}]}}
+    task = make_task(tmp_path / "t", config, program_py="def f():\n    return 1\n", **files)
+    with pytest.raises(TaskError, match=r"(generate|score)\.py.*SystemExit"):
+        run(task, "def f():\n    return 1\n")

@@ -136,7 +136,7 @@ def draw(run: Run, task: Task, result: SearchResult) -> tuple[Path | None, str]:
             drawn=drawn,
             title=task.config.title or task.name,
         )
-    except Exception as e:
+    except (Exception, SystemExit) as e:  # draw.py is the task author's code, and may leave.
         return None, f"no picture: {type(e).__name__}: {e}"
     return path, ""
 

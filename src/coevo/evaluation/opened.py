@@ -20,7 +20,7 @@ from coevo.evaluation.fitness import open_fitness
 from coevo.evaluation.running import Meter, Runner
 from coevo.evaluation.show import show
 from coevo.evaluation.tested import whole_answers
-from coevo.evaluation.trusted import judge_function, load_judge_file
+from coevo.evaluation.trusted import JUDGE_ERRORS, judge_function, load_judge_file
 from coevo.evaluation.types import Failure, Outcome
 from coevo.programs import Program
 from coevo.sandbox.types import Call, CallResult, Status
@@ -113,7 +113,7 @@ class OpenJudge:
             return score()
         except DATA_ERRORS as e:
             raise Unscorable(where + data_error(e)) from e
-        except Exception as e:
+        except JUDGE_ERRORS as e:
             raise judge_bug(str(self.task.folder / "score.py"), e) from e
 
     def _failed(self, failure: Failure, split: Split, index: int | None, why: str) -> Findings:

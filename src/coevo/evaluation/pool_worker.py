@@ -18,6 +18,8 @@ from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
+from coevo.errors import InfrastructureError
+
 READY, DONE, FAILED, STOP = b"r", b"d", b"f", b"s"
 """First byte of a message; the rest is a pickle: of the result, or of (exception or None, its text, traceback)."""
 
@@ -73,6 +75,8 @@ def _serve(connection: Connection, state: Any) -> None:
 def describe(error: BaseException) -> bytes:
     """An exception as (itself or None, "Type: text", traceback), pickled. None if it does not survive the journey."""
     text, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    if not isinstance(error, Exception):  # An exit of the job's code must not become the driver's.
+        error = InfrastructureError(f"the job ended with {text.rstrip(': ')}")
     try:
         plain = pickle.dumps((error, text, trace), pickle.HIGHEST_PROTOCOL)
         pickle.loads(plain)

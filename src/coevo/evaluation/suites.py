@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from coevo.errors import TaskError
-from coevo.evaluation.trusted import judge_function, load_judge_file
+from coevo.evaluation.trusted import JUDGE_ERRORS, judge_function, load_judge_file
 from coevo.sandbox.types import Call
 from coevo.streams import stream
 from coevo.tasks.types import Kind, Split, Task, Test
@@ -82,7 +82,7 @@ def generate_test(task: Task, generate: Generator, size: int, rng: random.Random
     where = f"{task.folder / 'generate.py'}: generate({size}, rng)"
     try:
         made = generate(size, rng)
-    except Exception as e:
+    except JUDGE_ERRORS as e:
         raise TaskError(f"{where} raised {type(e).__name__}: {e}") from e
     if task.kind is Kind.STDIO:
         if not isinstance(made, str):
@@ -100,7 +100,11 @@ def make_instances(task: Task, split: Split) -> list[dict[str, Any]]:
     found = list(task.config.instances.get(split, []))
     path = task.folder / "generate.py"
     if path.is_file():
-        made = judge_function(load_judge_file(path), "instances")(split, stream(SUITE_SEED, "instances", split))
+        make = judge_function(load_judge_file(path), "instances")
+        try:
+            made = make(split, stream(SUITE_SEED, "instances", split))
+        except JUDGE_ERRORS as e:
+            raise TaskError(f"{path}: instances({split!r}, rng) raised {type(e).__name__}: {e}") from e
         if not isinstance(made, list) or not all(isinstance(kwargs, dict) for kwargs in made):
             raise TaskError(
                 f"{path}: instances({split!r}, rng) must return a list of dicts (keyword arguments of the entry)"

@@ -16,7 +16,7 @@ from coevo.evaluation.findings import FAILURES, Findings, failed, judge_bug
 from coevo.evaluation.fitness import efficiency_of, fitness_of
 from coevo.evaluation.running import Meter, Runner
 from coevo.evaluation.timing import Problem, Sample, overloaded, time_pairs
-from coevo.evaluation.trusted import judge_function, load_judge_file
+from coevo.evaluation.trusted import JUDGE_ERRORS, judge_function, load_judge_file
 from coevo.evaluation.types import Outcome, TestResult
 from coevo.programs import Program
 from coevo.sandbox.types import CallResult, Execution, Status
@@ -72,7 +72,7 @@ class TestedJudge:
             arguments = test.stdin if self.task.kind is Kind.STDIO else tuple(test.args)
             try:
                 return check_custom(self._custom, got, expected, arguments)
-            except Exception as e:
+            except JUDGE_ERRORS as e:
                 raise judge_bug(str(self.task.folder / "checker.py"), e) from e
         compare = check_text if self.task.kind is Kind.STDIO else check_value
         return compare(checker, got, expected)

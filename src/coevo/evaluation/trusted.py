@@ -15,6 +15,9 @@ from typing import Any
 
 from coevo.errors import TaskError
 
+JUDGE_ERRORS = (Exception, SystemExit)
+"""What the judge's own code may end with. An exit is a bug of that code as well: let through, it would end coevo silently."""
+
 
 def load_judge_file(path: Path) -> types.ModuleType:
     """Execute a judge's file as a module of its own. Raises `TaskError` that names the file and the line."""
@@ -28,7 +31,7 @@ def load_judge_file(path: Path) -> types.ModuleType:
     sys.modules[name] = module  # dataclasses look their module up there
     try:
         exec(compile(text, str(path), "exec"), module.__dict__)
-    except Exception as e:
+    except JUDGE_ERRORS as e:
         del sys.modules[name]
         raise TaskError(f"{path}{_line(e, path)}: {type(e).__name__}: {e}") from e
     return module
