@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,11 @@ _END_OF_TURN = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "<|endof
 
 def render(tokenizer: Any, messages: Sequence[Message]) -> str:
     """The prompt, up to where the assistant's reply begins, by the tokenizer's own template or, if it has none, the plain one.
-    A template that knows no system role gets the system text at the head of the first user message."""
+    A template that knows no system role gets the system text at the head of the first user message.
+
+    Messages quote what untrusted programs hold and say. So the marks of turns in them are parted by a space: they stay text.
+    """
+    messages = _without_marks(tokenizer, messages)
     if not getattr(tokenizer, "chat_template", None):
         return plain(messages)
     try:
@@ -29,6 +34,22 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:
             return _apply(tokenizer, merged)
         except Exception:
             raise ModelError(f"the model's chat template cannot render these messages: {first}") from first
+
+
+def _without_marks(tokenizer: Any, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages without special tokens of the tokenizer and, where the plain template serves, without its names of roles."""
+    marks = set(tokenizer.all_special_tokens) | {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+    pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True) if len(mark) > 1)
+    found = [(re.compile(pattern), lambda match: f"{match[0][0]} {match[0][1:]}")] if pattern else []
+    if not getattr(tokenizer, "chat_template", None):
+        found.append((re.compile(r"^(?=(system|user|assistant):)", re.MULTILINE | re.IGNORECASE), lambda match: " "))
+    kept = []
+    for message in messages:
+        content = message.content
+        for mark, part in found:
+            content = mark.sub(part, content)
+        kept.append(Message(message.role, content))
+    return tuple(kept)
 
 
 def plain(messages: Sequence[Message]) -> str:
