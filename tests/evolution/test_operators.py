@@ -42,7 +42,7 @@ def check(proposal, parent, edit):
 
 
 @given(names, seeds)
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_a_mutant_compiles_differs_and_respects_the_block(name, seed):
     parent = PROGRAMS[name]
     proposal = mutate(parent, stream(seed, "mutate"))
@@ -52,7 +52,7 @@ def test_a_mutant_compiles_differs_and_respects_the_block(name, seed):
 
 
 @given(names, seeds)
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 def test_mutants_of_mutants_stay_programs(name, seed):
     parent = PROGRAMS[name]
     for step in range(12):
@@ -125,7 +125,7 @@ def test_operators_are_total(program):
 
 
 @given(names, names, seeds)
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_a_splice_compiles_differs_and_respects_the_block(a, b, seed):
     proposal = splice(PROGRAMS[a], PROGRAMS[b], stream(seed, "splice"))
     check(proposal, PROGRAMS[a], Edit.SPLICE)
@@ -152,11 +152,17 @@ def common(a, b):
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def changed_text(before, after):
-    """What stands in `after` between the longest beginning and the longest end it shares with `before`, squeezed."""
+def changed_texts(before, after):
+    """What stands in `after` between a beginning and an end that it shares with `before`, squeezed: where the change begins
+    with what follows it, there are several ways to cut."""
     low = common(before, after)
-    high = common(before[low:][::-1], after[low:][::-1])
-    return squeezed(after[low : len(after) - high]).removeprefix("(").removesuffix(")")
+    high = len(after) - common(before[low:][::-1], after[low:][::-1])
+    found = []
+    for k in range(low + 1):
+        if after[low - k : low] != after[high - k : high]:
+            break
+        found.append(squeezed(after[low - k : high - k]).removeprefix("(").removesuffix(")"))
+    return found
 
 
 def test_a_splice_of_relatives_brings_in_parts_of_the_second_parent():
@@ -170,7 +176,7 @@ def test_a_splice_of_relatives_brings_in_parts_of_the_second_parent():
             if child.extra["kind"] in ("function", "statement"):
                 assert stripped_lines(after) - stripped_lines(before) <= stripped_lines(other.source)
             elif child.extra["kind"] == "expression":
-                assert changed_text(before, after) in squeezed(other.source)
+                assert any(text in squeezed(other.source) for text in changed_texts(before, after))
     assert {"function", "statement", "expression"} <= kinds
 
 
@@ -188,14 +194,17 @@ def test_programs_of_one_skeleton_exchange_constants():
 
 
 def test_a_spliced_part_is_indented_for_its_new_home_and_known_there():
-    a = Program.of("class A:\n    def f(self, x):\n        return x\n")
-    b = Program.of('def f(self, x):\n    """One\n  two."""\n    y = unknown(x)\n    return x + 2\n')
-    wanted = 'class A:\n    def f(self, x):\n        """One\n  two."""\n        y = unknown(x)\n        return x + 2\n'
-    children = [splice(a, b, random.Random(seed)) for seed in range(80)]
-    assert wanted in {child.program.source for child in children if child.program is not None}
-    for child in children:
-        if child.program is not None and child.extra["kind"] != "function":
-            assert "unknown" not in child.program.source
+    home = "class A:\n    def f(self, x):\n        return x\n\n\ndef helper(x):\n    return x\n"
+    part = 'def f(self, x):\n    """One\n  two."""\n    y = {}(x)\n    return x + 2\n'
+    wanted = home.replace(
+        "        return x\n", '        """One\n  two."""\n        y = helper(x)\n        return x + 2\n', 1
+    )
+    for name in ("helper", "unknown"):
+        other = Program.of(part.format(name))
+        children = [splice(Program.of(home), other, random.Random(seed)).program for seed in range(80)]
+        found = {child.source for child in children if child is not None}
+        assert (wanted in found) == (name == "helper")
+        assert not any("unknown" in source for source in found)
 
 
 def test_which_literals_are_constants():
@@ -210,7 +219,7 @@ def test_which_literals_are_constants():
 
 
 @given(names, st.data())
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_constants_round_trip(name, data):
     parent = PROGRAMS[name]
     own = constants(parent)
@@ -280,7 +289,7 @@ def test_a_program_without_constants_has_nothing_to_tune():
 
 
 @given(names, seeds)
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_operators_never_reach_the_frozen_parts_of_the_tree(name, seed):
     """Imports, decorators and annotations survive every mutation."""
     parent = PROGRAMS[name]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from coevo.evolution.bindings import more_unbound
 from coevo.evolution.edits import finished
 from coevo.evolution.places import (
     VALUES,
@@ -29,7 +30,7 @@ from coevo.evolution.segments import Patch, Place, Source, pick, sources
 from coevo.evolution.types import Edit, Proposal, Rejection
 from coevo.programs import Program
 
-TRIES = 12
+TRIES = 32
 """Changes tried before a program counts as one that cannot be mutated."""
 
 
@@ -46,9 +47,10 @@ def mutate(program: Program, rng: random.Random) -> Proposal:
         source = pick(found, rng)
         kind = rng.choices(_KINDS, [k.weight for k in _KINDS])[0]
         patches = kind.change(source, rng)
-        if not patches or source.patched(patches) == source.text:
+        text = source.patched(patches) if patches else source.text
+        if text == source.text or more_unbound(source.text, text):
             continue
-        last = finished(program, {**files, source.name: source.patched(patches)}, Edit.MUTATE)
+        last = finished(program, {**files, source.name: text}, Edit.MUTATE)
         if last.program is not None:
             return Proposal(Edit.MUTATE, last.program, extra={"kind": kind.name})
     return last or Proposal(Edit.MUTATE, None, Rejection.NOTHING_TO_CHANGE, "No mutation found a place to work on.")

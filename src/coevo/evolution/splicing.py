@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from coevo.evolution.bindings import more_unbound
 from coevo.evolution.constants import constants, with_constants
 from coevo.evolution.edits import finished
 from coevo.evolution.places import body_of, draw, indent_of, is_step, is_value, seated
@@ -20,7 +21,7 @@ from coevo.evolution.syntax import lines_in_strings
 from coevo.evolution.types import Edit, Proposal, Rejection
 from coevo.programs import Program
 
-TRIES = 12
+TRIES = 32
 
 _BUILTINS = frozenset(dir(builtins))
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -43,9 +44,10 @@ def splice(a: Program, b: Program, rng: random.Random) -> Proposal:
         else:
             source = pick(shared, rng)
             patches = kind.change(source, theirs[source.name], rng)
-            if not patches or source.patched(patches) == source.text:
+            text = source.patched(patches) if patches else source.text
+            if text == source.text or more_unbound(source.text, text):
                 continue
-            child = finished(a, {**files, source.name: source.patched(patches)}, Edit.SPLICE)
+            child = finished(a, {**files, source.name: text}, Edit.SPLICE)
         if child is None:
             continue
         last = child
