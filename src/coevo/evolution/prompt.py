@@ -243,6 +243,8 @@ def _sources(program: Program) -> str:
 
 def _fenced(text: str, tag: str) -> str:
     """The text in a fence longer than any run of backticks in it; runs too long for that are shortened."""
+    if "```" not in text:
+        return f"```{tag}\n{text.rstrip()}\n```"
     text = _TOO_MANY_TICKS.sub("`" * (MAX_TICKS - 1), text)
     ticks = min(max((len(run) for run in re.findall("`{3,}", text)), default=2) + 1, MAX_TICKS)
     return f"{'`' * ticks}{tag}\n{text.rstrip()}\n{'`' * ticks}"

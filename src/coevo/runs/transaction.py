@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
+from json.encoder import encode_basestring_ascii
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -78,7 +78,7 @@ class Transaction:
                 f"nothing of this step was stored in run {run.path}: a part of its transaction had failed"
             )
         for what, key in self._unnamed:
-            quoted = json.dumps(key)
+            quoted = encode_basestring_ascii(key)
             if not any(quoted in text for text in self.texts):
                 return StoreError(
                     f"{what} {key!r} was put without an event that names it: append one in the same transaction"
