@@ -188,7 +188,13 @@ class TestPrograms:
         assert program.with_source("x = 1\n").id != program.id
         assert Program.of({"program.py": "", "a.py": "b"}).id != Program.of({"program.py": "", "b.py": "b"}).id
 
-    @pytest.mark.parametrize("name", ["../x.py", "/etc/x.py", "a/../../x.py", "a\0.py", "a\\b.py", ""])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("../x.py", "/etc/x.py", "a/../../x.py", "a\0.py", "a\\b.py", "", ".", "./program.py", "x/", "a//b.py"),
+            *("\ud800.py", "a\nb.py", "x" * 251, "program.py/x.py"),
+        ],
+    )
     def test_paths_stay_inside(self, name: str) -> None:
         with pytest.raises(UsageError, match="relative path"):
             Program.of({"program.py": "", name: ""})
@@ -198,6 +204,8 @@ class TestPrograms:
             Program.of({"a.py": ""})
         with pytest.raises(UsageError, match="over the limit"):
             Program.of("x" * (1 << 20) + "y")
+        with pytest.raises(UsageError, match=r"1,114 files and folders is over the limit of 1,000"):
+            Program.of({"program.py": "", **{f"{n}/{'a/' * 99}x.py": "" for n in range(11)}, "b.py": ""})
         with pytest.raises(UsageError, match="no program at"):
             Program.read(tmp_path / "none")
         (tmp_path / "b.py").write_bytes(b"\xff\xfe")

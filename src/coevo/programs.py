@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, zip_longest
@@ -21,6 +21,8 @@ MAIN = "program.py"
 """The file in which a task's entry point is looked up."""
 
 MAX_PROGRAM_BYTES = 1 << 20
+MAX_FILES = 1000
+MAX_NAME_BYTES = 250
 
 _STRING = r"""'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*\""""
 _OPAQUE = re.compile(rf"({_STRING}|\#[^\n]*)", re.DOTALL)
@@ -107,6 +109,23 @@ def _touching(before: str, after: str) -> bool:
     return (wordy and (bool(_WORD.match(after)) or after in "'\".")) or (before == after and before in "+-*/<>=&|")
 
 
+def check_names(names: Collection[str]) -> None:
+    """Raise `UsageError` unless files of all these names can lie in one folder, each at one path only."""
+    if (count := len({*names, *(folder for name in names for folder in PurePosixPath(name).parents)})) > MAX_FILES:
+        raise UsageError(f"a program of {count:,} files and folders is over the limit of {MAX_FILES:,}")
+    for name in names:
+        path = PurePosixPath(name)
+        plain = str(path) == name and name.isprintable() and "\\" not in name and len(name.encode()) <= MAX_NAME_BYTES
+        if not plain or path.is_absolute() or ".." in path.parts or not path.parts:
+            raise UsageError(
+                f"program file {name!r:.300} must be a plain relative path inside the program, of at most {MAX_NAME_BYTES} bytes"
+            )
+        if over := next((str(folder) for folder in path.parents if str(folder) in names), None):
+            raise UsageError(
+                f"program file {name!r} must be a relative path whose folders are no files, but {over!r} is one"
+            )
+
+
 @dataclass(frozen=True)
 class Program:
     """Source files by relative path. The one named `main` holds the entry point."""
@@ -120,10 +139,7 @@ class Program:
         files = {main: source} if isinstance(source, str) else dict(source)
         if main not in files:
             raise UsageError(f"a program needs a file {main!r}; it has {', '.join(sorted(files)) or 'none'}")
-        for name in files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or "\\" in name:
-                raise UsageError(f"program file {name!r} must be a relative path inside the program")
+        check_names(files)
         size = sum(len(text) for text in files.values())
         if size > MAX_PROGRAM_BYTES:
             raise UsageError(f"a program of {size:,} characters is over the limit of {MAX_PROGRAM_BYTES:,}")

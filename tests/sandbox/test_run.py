@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from coevo.errors import ConfigError, SandboxError, UsageError, WallsError
+from coevo.programs import MAX_FILES, Program
 from coevo.sandbox import Call, Execution, Job, Level, Limits, Preload, SandboxConfig, Status, open_sandbox, probe
 from coevo.sandbox.pool import LocalSandbox
 
@@ -373,3 +374,10 @@ def test_reading_large_inputs_is_not_the_candidates_time() -> None:
         looping = best.run(job("def f(x): return sum(a + b for a, b in x)", pairs, limits=Limits(cpu_s=20)))
     assert _values(execution) == [150_000]
     assert execution.cpu_s < looping.cpu_s
+
+
+def test_as_many_files_and_folders_as_a_program_may_have(best: LocalSandbox) -> None:
+    names = [f"d{n}/x.py" for n in range(MAX_FILES // 2 - 1)]
+    program = Program.of({"program.py": "import d1.x\ndef f(): return d1.x.y", **dict.fromkeys(names, "y = 1")})
+    execution = best.run(Job(program.files, program.main, "f", (Call(),)))
+    assert execution.status is Status.OK and execution.calls[0].value == 1

@@ -8,10 +8,10 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import PurePosixPath
 from types import TracebackType
 
 from coevo.errors import SandboxError, UsageError, WallsError
+from coevo.programs import check_names
 from coevo.sandbox import report
 from coevo.sandbox.codec import CodecError, encode
 from coevo.sandbox.inside.wire import HEADER
@@ -195,16 +195,7 @@ def pack(job: Job) -> tuple[bytes, bytes]:
     names = [name for name, _ in job.files]
     if job.main not in names:
         raise UsageError(f"the job's main file {job.main!r} is not among its files: {', '.join(names) or 'none'}")
-    for name in names:
-        parts = PurePosixPath(name).parts
-        if (
-            not parts
-            or name.startswith("/")
-            or ".." in parts
-            or "\0" in name
-            or len(name.encode("utf-8", "replace")) > 250
-        ):
-            raise UsageError(f"the job's file {name!r} must be a short relative path inside the program")
+    check_names(names)
     arrays = job.preload is not Preload.STDLIB
     calls: list[bytes] = []
     for i, call in enumerate(job.calls):
