@@ -137,7 +137,8 @@ def _explain(cls: type[BaseModel], error: Any) -> str:
         return f"unknown setting {name!r}.{hint} Known: {', '.join(sorted(known))}"
     if error["type"] == "missing":
         return f"setting {name!r} is missing"
-    return f"{name} = {error.get('input')!r}: {error['msg']}"
+    said = error["msg"].removeprefix("Value error, ")
+    return f"{name} = {error.get('input')!r}: {said}" if name else said
 
 
 def _known_at(cls: type[BaseModel], path: list[Any]) -> list[str]:

@@ -177,7 +177,8 @@ def test_a_failed_attempt_with_usage_is_charged_what_it_says():
 
 
 def test_missing_or_nonsensical_usage_is_estimated_and_says_so():
-    for usage in ({}, {"usage": None}, {"usage": {"prompt_tokens": -1, "completion_tokens": "x"}}):
+    huge = {"usage": {"prompt_tokens": 10**400, "completion_tokens": 1}}
+    for usage in ({}, {"usage": None}, {"usage": {"prompt_tokens": -1, "completion_tokens": "x"}}, huge):
         with bad.serving(bad.says({**bad.completion("def f(): pass", usage=False), **usage})) as server:
             reply = ask(server)
         assert reply.estimated

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coevo.cli import output
+from coevo.errors import StoreError
 
 if TYPE_CHECKING:
-    from coevo.evolution.records import Candidate
+    from coevo.evolution.records import Candidate, Summary
     from coevo.evolution.result import SearchResult
     from coevo.runs import Run
     from coevo.tasks.types import Task
@@ -20,14 +24,42 @@ def finish(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
     """Write the best program, the picture and result.json into the run's artifacts; return the facts to print."""
     facts = facts_of(run, task, result)
     if result.best_program is not None:
-        one = len(result.best_program.files) == 1
-        facts["program"] = str(result.best_program.write(run.artifacts / ("best.py" if one else "best")))
+        target = run.artifacts / ("best.py" if len(result.best_program.files) == 1 else "best")
+        with whole(run, target) as part:
+            result.best_program.write(part)
+        facts["program"] = str(target)
     path, why = draw(run, task, result)
     facts["picture"] = str(path) if path else why
     facts["made"] = shares(run)
     facts["run"] = str(run.path)
-    (run.artifacts / "result.json").write_text(json.dumps(output.plain(facts), indent=2) + "\n", encoding="utf-8")
+    with whole(run, run.artifacts / "result.json") as part:
+        part.write_text(json.dumps(output.plain(facts), indent=2) + "\n", encoding="utf-8")
     return facts
+
+
+@contextmanager
+def whole(run: Run, path: Path) -> Iterator[Path]:
+    """A name to write a file or folder to, which takes `path`'s place when the block ends: a full disk leaves what was there.
+
+    Raises `StoreError` where the disk refuses.
+    """
+    part = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        if part.is_dir() and path.is_dir():
+            shutil.rmtree(path)  # A folder does not replace one that holds files.
+        part.replace(path)
+    except OSError as e:
+        raise StoreError(
+            f"cannot write {path}: {e.strerror or e}. The run itself is kept; free some space or make the folder writable, "
+            f"then `coevo resume {run.path}` writes its files again"
+        ) from e
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def facts_of(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
@@ -42,6 +74,7 @@ def facts_of(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
         "evaluated": result.evaluated,
         "measure": f"{name}, {'lower' if name == 'score' and task.config.direction == 'min' else 'higher'} is better",
         "start": getattr(result.start, name) if result.start else None,
+        "start_failed": failed(result.start),
         "best": getattr(result.best, name) if result.best else None,
         "best_step": result.best_step,
     }
@@ -51,10 +84,35 @@ def facts_of(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
         facts["verified_best"] = getattr(verified.best_hidden, name)
         facts["verified_speedup"] = verified.best_hidden.speedup
         facts["verified_fitness_gain"] = verified.gain
+        facts["verdict"] = verdict(task, result)
     if task.config.best_known is not None:
         facts["best_known"] = task.config.best_known.value
     facts["spent"] = {k: v for k, v in result.spent.items() if v}
     return facts
+
+
+def failed(summary: Summary | None) -> str | None:
+    """Why the program of an evaluation has no value, in a line; None if it has one."""
+    if summary is None or (summary.fitness is not None and summary.failure is None):
+        return None
+    return f"{summary.failure.value if summary.failure else summary.outcome.value}: {' '.join(summary.reason.split())}"
+
+
+def verdict(task: Task, result: SearchResult) -> str:
+    """In words, what the hidden tests say of the best program against the start."""
+    from coevo.evaluation.efficiency import EfficiencyConfig, is_tie
+
+    verified = result.verified
+    if verified is None or verified.gain is None:
+        return "not verified: the best program or the start could not be measured on hidden tests"
+    if verified.program == verified.start:
+        return "no gain: nothing that was found beats the start program"
+    best, start = verified.best_hidden, verified.start_hidden
+    if task.config.timing is not None and best.speedup and start.speedup and best.correctness == start.correctness:
+        times = best.speedup / start.speedup
+        tie = is_tie(times, EfficiencyConfig().tie)
+        return f"{'a tie' if tie else 'a gain' if times > 1 else 'no gain'} on hidden tests: {times:.2f} times as fast as the start"
+    return "a gain on hidden tests" if verified.gain > 0 else "no gain on hidden tests"
 
 
 def candidates(run: Run) -> Iterator[Candidate]:
@@ -127,15 +185,17 @@ def draw(run: Run, task: Task, result: SearchResult) -> tuple[Path | None, str]:
         else []
     )
     try:
-        path = pictures.picture(
-            run.artifacts / "picture.png",
-            task,
-            points,
-            label="score" if by_score else "fitness",
-            better=task.config.direction if by_score else "max",
-            drawn=drawn,
-            title=task.config.title or task.name,
-        )
+        path = run.artifacts / "picture.png"
+        with whole(run, path) as part:
+            pictures.picture(
+                part,
+                task,
+                points,
+                label="score" if by_score else "fitness",
+                better=task.config.direction if by_score else "max",
+                drawn=drawn,
+                title=task.config.title or task.name,
+            )
     except (Exception, SystemExit) as e:  # draw.py is the task author's code, and may leave.
         return None, f"no picture: {type(e).__name__}: {e}"
     return path, ""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from coevo.cli.ending import failed
 from coevo.cli.output import show
 
 if TYPE_CHECKING:
@@ -103,6 +104,11 @@ def _lines(board: Board) -> Observer:
 
     def observe(progress: Progress) -> None:
         board.tell(progress)
+        if progress.candidate.step == 0 and not progress.candidate.scored and progress.candidate.evaluation:
+            print(
+                f"the start program itself has no value ({failed(progress.candidate.evaluation)}); going on from it",
+                flush=True,
+            )
         now = time.monotonic()
         if progress.improved or now - said[0] >= LINE_EVERY_S:
             said[0] = now

@@ -19,6 +19,8 @@ from coevo.models.types import Request, StopReason
 OPENAI_URL = "https://api.openai.com/v1"
 MAX_BODY = 64 * 2**20
 """Bytes of a reply that are read at most."""
+MAX_TOKENS = 2**40
+"""More than this is no count of tokens: such a usage is not believed."""
 
 
 class Fault(StrEnum):
@@ -254,7 +256,7 @@ def _usage(data: dict[str, Any]) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    if all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts):
+    if all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MAX_TOKENS for n in counts):
         return Usage(*counts)  # type: ignore[arg-type]
     return None
 

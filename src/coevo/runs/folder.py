@@ -166,6 +166,12 @@ def trouble(path: Path, error: Exception, doing: str) -> StoreError:
     """The `StoreError` for what sqlite3 or the system said while `doing` something to the run at `path`."""
     text = str(error)
     low = text.lower()
+    if doing == "making":  # There is no run to keep or to resume: the folder becomes one with its last file.
+        said = (error.strerror if isinstance(error, OSError) else None) or text
+        return StoreError(
+            f"making run {path} failed: {said}. Nothing was begun; see that the folder may be written and that there is space "
+            "(a run needs a few megabytes), then give the same command again"
+        )
     if isinstance(error, OSError):
         return StoreError(f"{doing} run {path} failed: {error.strerror or error}. Everything stored before is kept")
     if "full" in low or "disk i/o error" in low:

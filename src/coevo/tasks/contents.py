@@ -137,7 +137,8 @@ def _parse(text: str, path: Path) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as e:
-        raise TaskError(f"{path}:{e.lineno}: not valid Python: {e.msg}") from None
+        line = f":{e.lineno}" if e.lineno else ""
+        raise TaskError(f"{path}{line}: not valid Python: {e.msg}") from None
     except (ValueError, RecursionError, MemoryError) as e:
         raise TaskError(f"{path}: not valid Python: {e or type(e).__name__}") from None
 
