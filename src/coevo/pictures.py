@@ -84,11 +84,12 @@ def _curve(axes: Any, points: Sequence[Point], *, label: str, better: str) -> No
                 [p.step for p in some],
                 [p.value for p in some],
                 ".",
-                ms=4,
-                alpha=0.55,
+                ms=9 if family == "start" else 4,
+                alpha=1.0 if family == "start" else 0.55,
                 color=colour,
                 label=f"{family} ({len(some)})",
             )
+    axes.set_xlabel("candidate", color=INK, fontsize=9)
     choose: Callable[..., float] = max if better == "max" else min
     best, xs, ys = None, [], []
     for point in sorted(points, key=lambda p: p.step):
@@ -97,18 +98,32 @@ def _curve(axes: Any, points: Sequence[Point], *, label: str, better: str) -> No
         ys.append(best)
     if xs:
         axes.step(xs, ys, where="post", color=INK, lw=1.6, label="best so far")
-        values = sorted(p.value for p in points)
-        low, high = values[len(values) // 10], values[-1 - len(values) // 10]
-        low, high = min(low, min(ys)), max(high, max(ys))
-        pad = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - pad, high + pad)
-    axes.set_xlabel("candidate", color=INK, fontsize=9)
+        low, high = window([p.value for p in points], ys, better)
+        axes.set_ylim(low, high)
+        outside = sum(not low <= p.value <= high for p in points)
+        if outside:
+            axes.set_xlabel(f"candidate ({outside} outside the picture)", color=INK, fontsize=9)
     axes.set_ylabel(f"{label} ({'higher' if better == 'max' else 'lower'} is better)", color=INK, fontsize=9)
     axes.tick_params(colors=MUTED, labelsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if points:
         axes.legend(fontsize=8, frameon=False, loc="lower right" if better == "max" else "upper right")
+
+
+def window(values: Sequence[float], best: Sequence[float], better: str) -> tuple[float, float]:
+    """Limits of the value axis: all of the best-so-far curve, and below it at most twice its rise, so that the rise is seen.
+
+    A curve that does not rise is shown with the better three quarters of the candidates.
+    """
+    sign = 1.0 if better == "max" else -1.0
+    ordered = sorted(sign * v for v in values)
+    start, end = sign * best[0], sign * best[-1]
+    worst = start - 2 * (end - start) if end > start else ordered[len(ordered) // 4]
+    worst = max(worst, ordered[0])
+    pad = 0.06 * (end - worst) or 0.05 * abs(end) or 1.0
+    low, high = sorted((sign * (worst - pad), sign * (end + pad)))
+    return low, high
 
 
 def load_draw(task: Task) -> Callable[[Any, dict[str, Any], Any], None] | None:

@@ -29,7 +29,10 @@ def evolve(
         ),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="evaluations=200,proposals=..,tokens=..,usd=..,minutes=..,cpu_minutes=..")
+        str | None,
+        typer.Option(
+            help="Bounds, as in evaluations=200,minutes=10; also proposals, tokens, usd, cpu_minutes. Default evaluations=200."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Names every random stream of the search.")] = None,
     workers: Annotated[

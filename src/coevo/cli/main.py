@@ -61,9 +61,10 @@ def run() -> None:
     except CoevoError as e:
         print(f"error: {e}", file=sys.stderr)
         sys.exit(e.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as e:
+        if e.code == 130:  # Typer's word for a KeyboardInterrupt that it caught.
+            print("interrupted; `coevo status` says how a run that was under way goes on", file=sys.stderr)
+        raise
     except BrokenPipeError:
         # The reader went away (`coevo ... | head`): not our error, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -123,7 +123,8 @@ def new(
     from coevo.tasks.new import new_task
 
     path = new_task(folder, kind)
-    print(f"wrote {path}; edit task.yaml, program.py and the tests, then run:")
+    files = ", ".join(sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file()))
+    print(f"wrote a working task: {files}. Edit them into yours, then run:")
     output.print_facts({"folder": path, "next": f"coevo tasks check {path}"})
 
 

@@ -149,6 +149,8 @@ def begin(setup: Setup, budget: Budget, out: Path, *, task: Task | None = None) 
     """A new run at `out`. Nothing is written when the task, the models or the budget cannot work."""
     task = task or setup.load()
     with _models(setup) as models:
+        if not setup.replay_of:
+            _check_bounds(setup.search, models, budget)
         if models is not None and not setup.replay_of:
             preflight(task, models, setup.search, budget)
             setup = setup.model_copy(update={"met": _met(models)})
@@ -184,6 +186,23 @@ def replaying(path: Path, out: Path, *, pool: str | None = None) -> Iterator[tup
     changes = {"search": search, "replay_of": str(path.resolve()), **({"pool": pool} if pool else {})}
     with begin(setup.model_copy(update=changes), budget, out) as session:
         yield session, digest
+
+
+def _check_bounds(search: SearchConfig, models: Ensemble | None, budget: Budget) -> None:
+    """Refuse a budget whose every bound is on something that this search spends nothing of: it would not end it."""
+    bounds = set(budget.model_dump(exclude_none=True))
+    free: set[str] = set()
+    if models is None:
+        free = {"tokens", "usd"}
+    elif all(model.priced and not model.cost(1_000_000, 1_000_000) for model in models.models):
+        free = {"usd"}
+    if bounds and bounds <= free and search.steps is None:
+        what = (
+            "no model is asked"
+            if models is None
+            else "its models cost nothing (give price_in and price_out if they do)"
+        )
+        raise ConfigError(f"budget {budget} bounds nothing here, since {what}; add evaluations=200 or minutes=10, say")
 
 
 def _met(models: Ensemble) -> tuple[Met, ...]:

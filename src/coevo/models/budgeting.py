@@ -34,7 +34,7 @@ class Plan:
             return (f"a proposal takes {each}{money}", "the budget does not bound the proposals")
         return (
             f"a proposal takes {each}{money}",
-            f"the budget buys at least {self.proposals:,} proposals ({self.bound_by})",
+            f"the budget buys at least {self.proposals:,} proposal{'s' if self.proposals != 1 else ''} ({self.bound_by})",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +44,15 @@ def status_of(run: Run) -> dict[str, Any]:
 
 
 def resume_command(run: Run) -> str:
-    """The command that goes on with this run; it asks for a larger budget where a bound is reached."""
+    """The command that goes on with this run; it asks for a larger budget where a bound is reached, or ended the search
+    because the next step might have gone past it."""
     command = f"coevo resume {shlex.quote(str(run.path))}"
     limits = run.ledger.budget.model_dump(exclude_none=True)
-    reached = [name for name, left in run.ledger.remaining().items() if left == 0]
+    state, why = folder.state(run)
+    named = set(re.findall(r"\w+", why)) if state is State.STOPPED and "budget" in why else set()
+    reached = [
+        name for name, left in run.ledger.remaining().items() if left == 0 or (left is not None and name in named)
+    ]
     if not reached:
         return command
     larger = ",".join(f"{name}={value * 2 if name in reached else value:.12g}" for name, value in limits.items())

@@ -142,8 +142,9 @@ class OverBudget(BudgetSpent):
         self.dimension, self.asked, self.remaining = dimension, asked, remaining
         self.held, self.limit = held, limit
         held_text = f" ({held:g} more held by work in flight)" if held else ""
+        need = f"does not allow this: asked {asked:g}, remaining {remaining:g}{held_text}" if asked else "is spent"
         super().__init__(
-            f"budget {dimension}={limit:g} does not allow this: asked {asked:g}, remaining {remaining:g}{held_text}. "
+            f"budget {dimension}={limit:g} {need}. "
             f"Nothing was started; go on with a larger budget, as in --budget {dimension}={limit * 2:g}"
         )
 
