@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
-from coevo.evolution.syntax import parse
+from coevo.evolution.syntax import parse, parts
 
 _KNOWN = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__class__"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_DEFINITIONS = frozenset((*_FUNCTIONS, ast.ClassDef))
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -36,7 +39,7 @@ def more_unbound(parent: str, child: str) -> bool:
     return not _unbound_in(child) <= _unbound_in(parent)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _unbound_in(text: str) -> frozenset[tuple[str, str]]:
     """An operator asks for its parent again at every try."""
     tree = parse(text)
@@ -60,16 +63,19 @@ class _Scope:
             self._enter(function)
 
     def visit(self, node: ast.AST) -> None:
+        kind = type(node)
+        if kind is ast.Constant:
+            return
         if isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load):
                 self.bound.add(node.id)
             elif node.id not in self.bound:
                 self.missing.append((self.name, node.id))
             return
-        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        if kind in _DEFINITIONS:
             self._define(node)
             return
-        for part in _in_order(node):
+        for part in _ORDERS.get(kind, parts)(node):
             self.visit(part)
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             self.bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
@@ -99,29 +105,49 @@ class _Scope:
         self.missing += inner.missing
 
 
-def _in_order(node: ast.AST) -> list[ast.AST]:
-    """The parts of a node in the order in which they are evaluated, where that is not the order of its fields."""
-    if isinstance(node, ast.Assign):
-        return [node.value, *node.targets]
-    if isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
-        return [*filter(None, [node.value]), node.target]
-    if isinstance(node, ast.AugAssign):
-        read = [ast.Name(node.target.id, ast.Load())] if isinstance(node.target, ast.Name) else []
-        return [*read, node.value, node.target]
-    if isinstance(node, (ast.For, ast.AsyncFor)):
-        return [node.iter, node.target, *node.body, *node.orelse]
-    if isinstance(node, ast.comprehension):
-        return [node.iter, node.target, *node.ifs]
-    if isinstance(node, _COMPREHENSIONS):
-        values: list[ast.AST] = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        return [*node.generators, *values]
-    if isinstance(node, ast.ExceptHandler):
-        named = [ast.Name(node.name, ast.Store())] if node.name else []
-        return [*filter(None, [node.type]), *named, *node.body]
-    if isinstance(node, (ast.MatchAs, ast.MatchStar, ast.MatchMapping)):
-        name = node.rest if isinstance(node, ast.MatchMapping) else node.name
-        return [*([ast.Name(name, ast.Store())] if name else []), *ast.iter_child_nodes(node)]
-    return list(ast.iter_child_nodes(node))
+def _assigned(node: ast.Assign) -> list[ast.AST]:
+    return [node.value, *node.targets]
+
+
+def _named(node: ast.AnnAssign | ast.NamedExpr) -> list[ast.AST]:
+    return [*filter(None, [node.value]), node.target]
+
+
+def _augmented(node: ast.AugAssign) -> list[ast.AST]:
+    read = [ast.Name(node.target.id, ast.Load())] if isinstance(node.target, ast.Name) else []
+    return [*read, node.value, node.target]
+
+
+def _looped(node: ast.For | ast.AsyncFor) -> list[ast.AST]:
+    return [node.iter, node.target, *node.body, *node.orelse]
+
+
+def _comprehended(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> list[ast.AST]:
+    values: list[ast.AST] = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+    return [*node.generators, *values]
+
+
+def _caught(node: ast.ExceptHandler) -> list[ast.AST]:
+    named = [ast.Name(node.name, ast.Store())] if node.name else []
+    return [*filter(None, [node.type]), *named, *node.body]
+
+
+def _matched(node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> list[ast.AST]:
+    name = node.rest if isinstance(node, ast.MatchMapping) else node.name
+    return [*([ast.Name(name, ast.Store())] if name else []), *parts(node)]
+
+
+_ORDERS: dict[type[ast.AST], Callable[[Any], list[ast.AST]]] = {
+    ast.Assign: _assigned,
+    **dict.fromkeys((ast.AnnAssign, ast.NamedExpr), _named),
+    ast.AugAssign: _augmented,
+    **dict.fromkeys((ast.For, ast.AsyncFor), _looped),
+    ast.comprehension: lambda node: [node.iter, node.target, *node.ifs],
+    **dict.fromkeys(_COMPREHENSIONS, _comprehended),
+    ast.ExceptHandler: _caught,
+    **dict.fromkeys((ast.MatchAs, ast.MatchStar, ast.MatchMapping), _matched),
+}
+"""The parts of a node in the order in which they are evaluated, where that is not the order of its fields."""
 
 
 def _own(body: list[ast.stmt]) -> frozenset[str]:
@@ -131,14 +157,17 @@ def _own(body: list[ast.stmt]) -> frozenset[str]:
     todo: list[ast.AST] = list(body)
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+        kind = type(node)
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            continue
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
             shared |= set(node.names)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             found.add(node.name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, *_COMPREHENSIONS)):
-            todo += ast.iter_child_nodes(node)
+        if kind not in _DEFINITIONS and kind not in _COMPREHENSIONS:
+            todo += parts(node)
     return frozenset(found - shared)

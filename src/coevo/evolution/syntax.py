@@ -43,6 +43,25 @@ def _parsed(source: str) -> ast.Module | None:
             return None
 
 
+_PARTS = {
+    kind: tuple(field for field in kind._fields if field not in ("ctx", "op", "ops"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below one, in order, without the operators and contexts that `ast.iter_child_nodes` gives, too."""
+    found: list[ast.AST] = []
+    for field in _PARTS[type(node)]:
+        value = getattr(node, field, None)
+        if type(value) is list:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
 def fault(source: str, name: str = "program.py") -> str | None:
     """None when the text compiles, else one line that names the place and the cause.
 
