@@ -64,11 +64,17 @@ def run() -> None:
     except SystemExit as e:
         if e.code == 130:  # Typer's word for a KeyboardInterrupt that it caught.
             print("interrupted; `coevo status` says how a run that was under way goes on", file=sys.stderr)
+        if isinstance(e.__context__, BrokenPipeError):  # Caught by typer, too.
+            _reader_left()
         raise
     except BrokenPipeError:
-        # The reader went away (`coevo ... | head`): not our error, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _reader_left()
+
+
+def _reader_left() -> None:
+    """`coevo ... | head`: not our error, and nothing more can be said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(0)
 
 
 if __name__ == "__main__":
