@@ -98,6 +98,17 @@ def f(where):
         walls=False,
     ),
     make_attack(
+        "claims to be done",
+        """
+        import os, struct
+        def f(where):
+            os.write(3, struct.pack("<BI", 4, 0))
+            os._exit(0)
+        """,
+        Status.EXITED,
+        walls=False,
+    ),
+    make_attack(
         "an error of a place that is none",
         """
         import os, struct

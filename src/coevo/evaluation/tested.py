@@ -82,10 +82,8 @@ class TestedJudge:
     def _result(self, test: Test, answer: CallResult) -> TestResult:
         public = test.split == "public"
         if answer.status is not Status.OK:
-            detail = (
-                f"{describe_input(self.task, test)}: {describe_fault(answer, self.runner.limits)}" if public else ""
-            )
-            return TestResult(test.name, False, str(answer.status), detail)
+            said = f"{describe_input(self.task, test)}: {describe_fault(answer, self.runner.limits)}"
+            return TestResult(test.name, False, str(answer.status), bounded(said) if public else "")
         verdict = self.check(test, answer.value, test.expected)
         if verdict.ok:
             return TestResult(test.name, True, str(Status.OK))

@@ -96,6 +96,8 @@ def interpret(job: Job, raw: Raw, *, can_kill_itself: bool = True) -> Execution:
         worst = next((call for call in calls if call.status is not Status.OK), None)
         if worst is not None:
             status, error = worst.status, worst.error
+            if status is Status.SKIPPED:  # a forged DONE
+                status, error = Status.EXITED, "the process ended before every answer was given"
     return Execution(
         status=status,
         calls=calls,
