@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +97,15 @@ def watching(title: str, *, by_score: bool, quiet: bool) -> Iterator[Observer | 
         with _live(Board(title, by_score)) as observer:
             yield observer
     else:
-        yield _lines(Board(title, by_score))
+        with _lines(Board(title, by_score)) as observer:
+            yield observer
 
 
-def _lines(board: Board) -> Observer:
+@contextmanager
+def _lines(board: Board, every_s: float = LINE_EVERY_S) -> Iterator[Observer]:
+    """A line for each new best, and one every `every_s` seconds; also while no step commits, since a model may take minutes."""
     said = [time.monotonic()]
+    over = threading.Event()
 
     def observe(progress: Progress) -> None:
         board.tell(progress)
@@ -110,7 +115,7 @@ def _lines(board: Board) -> Observer:
                 flush=True,
             )
         now = time.monotonic()
-        if progress.improved or now - said[0] >= LINE_EVERY_S:
+        if progress.improved or now - said[0] >= every_s:
             said[0] = now
             best = board.best()
             how = f"by {progress.candidate.decision.edit.value}" if progress.improved else "so far"
@@ -119,7 +124,22 @@ def _lines(board: Board) -> Observer:
                 flush=True,
             )
 
-    return observe
+    def wait() -> None:
+        while not over.wait(max(0.1 * every_s, said[0] + every_s - time.monotonic())):
+            if time.monotonic() - said[0] >= every_s:
+                said[0] = time.monotonic()
+                flying = board.last.in_flight if board.last else None
+                what = "starting" if flying is None else f"{flying} in flight" if flying else "hidden tests"
+                with suppress(OSError):  # A reader that left is the search's own affair.
+                    print(f"{said[0] - board.begun:.0f} s: waiting, {what}", flush=True)
+
+    waiter = threading.Thread(target=wait, name="progress", daemon=True)
+    waiter.start()
+    try:
+        yield observe
+    finally:
+        over.set()
+        waiter.join()
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -41,3 +43,7 @@ class Interrupts:
         if self.cause and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.cause = signal.Signals(number).name
+        with suppress(OSError):  # Not print: a signal may come in the midst of one.
+            os.write(
+                2, b"\nstopping: what is in flight is finished first; Ctrl-C again stops at once, and loses only that\n"
+            )
