@@ -47,7 +47,7 @@ def demo(
     facts = start(setup, task, Budget(minutes=minutes), out or free_folder("demo"), json=json)
     if not json:
         print("\nTry next:")
-        print("  coevo evolve prime_count --budget evaluations=100      # make a slow program fast")
+        print("  coevo evolve heilbronn_triangle --budget evaluations=100      # no model, half a minute")
         print("  coevo evolve circle_packing:n=29 --model openai:NAME@http://localhost:8000/v1")
         print(f"  {facts['resume']}")
 

@@ -85,6 +85,8 @@ def facts_of(run: Run, task: Task, result: SearchResult) -> dict[str, Any]:
         facts["verified_speedup"] = verified.best_hidden.speedup
         facts["verified_fitness_gain"] = verified.gain
         facts["verdict"] = verdict(task, result)
+    elif result.best is not None:
+        facts["verdict"] = "not verified on hidden tests: the search was stopped before its end, or verify is off"
     if task.config.best_known is not None:
         facts["best_known"] = task.config.best_known.value
     facts["spent"] = {k: v for k, v in result.spent.items() if v}
@@ -218,8 +220,8 @@ def print_ending(facts: dict[str, Any]) -> None:
     """For a person: who contributed, then the facts as `key: value`."""
     made = facts.pop("made", {})
     if made:
-        headers = ("proposer", "asked", "scored", "rejected", "duplicates", "new best", "fitness gained", "tokens")
-        output.print_table(headers, [(name, *(round(v, 6) for v in row.values())) for name, row in made.items()])
+        headers = ("proposer", "asked", "scored", "rejected", "duplicates", "new best", "gained", "tokens")
+        output.print_table(headers, [(name, *(round(v, 4) for v in row.values())) for name, row in made.items()])
     facts = dict(facts)
     facts["spent"] = ", ".join(f"{k} {output.show(round(v, 4))}" for k, v in facts.pop("spent", {}).items())
     output.print_facts({k: v for k, v in facts.items() if v != ""})

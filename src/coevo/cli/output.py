@@ -11,7 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-SOURCE_KEYS = frozenset({"output"})
+SHORT = 12
+"""Cells of at most so many characters are not folded, however narrow the terminal; of the first column, twice as many."""
 
 
 def plain(value: Any) -> Any:
@@ -54,6 +55,14 @@ def show(value: Any) -> str:
     return f"{value:.10g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.4g}"
 
 
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Columns that fit a terminal; tab-separated lines when the output is not one."""
     texts = [[("" if cell is None else show(cell)) for cell in row] for row in rows]
@@ -67,8 +76,15 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from rich.text import Text
 
     table = Table(box=SIMPLE, pad_edge=False)
-    for header in headers:
-        table.add_column(header, overflow="fold")
+    for index, header in enumerate(headers):
+        cells = [row[index] for row in texts if row[index]]
+        short = max(map(len, cells), default=0)
+        table.add_column(
+            header,
+            overflow="fold",
+            min_width=short if short <= (SHORT if index else 2 * SHORT) else None,
+            justify="right" if cells and all(map(_number, cells)) else "left",
+        )
     for row in texts:
         table.add_row(*map(Text, row))
     Console().print(table)
