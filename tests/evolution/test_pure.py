@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,13 @@ from coevo.errors import BudgetSpent
 from coevo.evolution.bandit import Bandit, nominal_cost, table
 from coevo.evolution.purse import Purse
 from coevo.evolution.schedule import ready
-from coevo.evolution.tuner import MAX_OPTIMISERS, PATIENCE, Tuner
+from coevo.evolution.settings import SearchConfig
+from coevo.evolution.state import State
+from coevo.evolution.tuner import FEW, FIRST_STEPS, MAX_OPTIMISERS, PATIENCE, Tuner
+from coevo.evolution.types import Edit
 from coevo.runs.types import to_units
 from coevo.streams import stream
+from tests.evolution.build import candidate, program_id
 
 
 @given(st.integers(1, 200), st.integers(1, 20), st.sampled_from(["rounds", "steady"]))
@@ -75,6 +80,26 @@ def test_bandit_takes_any_history(history: list[tuple[str, float, float]]) -> No
     for i in range(5):
         assert bandit.draw(stream(0, i), {"a": 1.0, "b": 1.0, "new": 1.0}) in {"a", "b", "new"}
     assert all(np.isfinite(list(row.values())).all() for row in table(bandit, "abcd").values())
+
+
+def test_copying_the_better_parent_into_the_worse_is_no_gain() -> None:
+    state = State(SearchConfig(islands=1), {})
+    state.apply(candidate(0, 0.9))
+    state.apply(candidate(1, 0.2, parent=0))
+    for step, fitness, gained in ((2, 0.7, False), (3, 0.9, False), (4, 0.95, True)):
+        child = candidate(step, fitness, parent=1, edit=Edit.SPLICE)
+        before = state.bandit.arms["splice"].gain if "splice" in state.bandit.arms else 0.0
+        state.apply(replace(child, decision=replace(child.decision, others=(program_id(0),))))
+        assert (state.bandit.arms["splice"].gain > before) == gained
+
+
+def test_what_a_model_was_shown_is_no_parent() -> None:
+    state = State(SearchConfig(islands=1), {})
+    state.apply(candidate(0, 0.9))
+    state.apply(candidate(1, 0.2, parent=0))
+    child = candidate(2, 0.7, parent=1, edit=Edit.REWRITE)
+    state.apply(replace(child, decision=replace(child.decision, others=(program_id(0),))))
+    assert state.bandit.arms["rewrite"].gain > 0
 
 
 def test_gain_is_relative_to_what_was_gained_lately() -> None:
@@ -141,6 +166,35 @@ def run_tuner(steps: int, lag: int, *, seed: int = 3) -> tuple[list[float], Tune
 def test_tuner_minimises_whatever_the_lag(lag: int, within: float) -> None:
     values, _ = run_tuner(1500, lag)
     assert max(values) > -within
+
+
+def test_a_first_generation_tries_all_step_sizes_and_moves_few_constants_at_once() -> None:
+    tuner = Tuner(0)
+    drawn = [np.array(tuner.ask((0, "k"), "p", 20, step).offsets) for step in range(200)]
+    moved = Counter(int(np.count_nonzero(x)) for x in drawn)
+    assert set(moved) == {FEW, 20} and min(moved.values()) > 60
+    sizes = {min(FIRST_STEPS, key=lambda s, x=x: abs(np.log(s / x.std()))) for x in drawn if np.count_nonzero(x) == 20}
+    assert sizes == set(FIRST_STEPS)
+    assert all(np.count_nonzero(tuner.ask((0, "k"), "p", FEW, step).offsets) == FEW for step in range(20))
+
+
+def test_the_distribution_starts_at_the_best_of_the_first_generation() -> None:
+    tuner, told = Tuner(0), []
+    for step in range(8):
+        asked = tuner.ask((0, "k"), "p", 4, step)
+        told.append((sphere(asked.offsets), asked.offsets))
+        tuner.tell((0, "k"), asked, told[-1][0])
+    best = np.array(max(told)[1])
+    asked = [np.array(tuner.ask((0, "k"), "p", 4, step).offsets) for step in range(100, 500)]
+    assert np.mean(asked, axis=0) == pytest.approx(best, abs=0.15 * np.abs(best).max())
+
+
+def test_after_a_first_generation_of_failures_the_search_stays_close_to_the_founder() -> None:
+    tuner = Tuner(0)
+    for step in range(8):
+        tuner.tell((0, "k"), tuner.ask((0, "k"), "p", 4, step), None)
+    asked = np.array([tuner.ask((0, "k"), "p", 4, step).offsets for step in range(100, 500)])
+    assert np.abs(asked).mean() < 2 * FIRST_STEPS[0]
 
 
 def test_tuner_asks_are_pure_and_repeatable() -> None:

@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {
 
 def reply(request: Request) -> str | Scripted:
     """New programs of any size, some that crash, some replies of the list, one in twelve lost."""
-    rng = stream(7, request.key, request.messages[-1].content)
+    rng = stream(9, request.key, request.messages[-1].content)
     kind = rng.randrange(12)
     if kind == 0:
         return Scripted(stop_reason=StopReason.FAILED, error="timeout")
@@ -98,10 +98,9 @@ FLIPS: dict[str, Any] = {
     "inspirations": 0,
     "history": 0,
     "prompt_chars": 1700,
-    "verify": True,
 }
-ELSEWHERE = {"verify_top", "ahead"}
-"""Tested with a timed task in test_verify.py, and in test_search_ahead.py."""
+ELSEWHERE = {"verify", "verify_top", "ahead"}
+"""The first two change no step: tested in test_search.py and, with a timed task, in test_verify.py. The third: test_search_ahead.py."""
 
 
 def test_every_setting_has_its_flip() -> None:

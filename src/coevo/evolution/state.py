@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coevo.evaluation.types import Outcome
-from coevo.evolution.archive import Archive
+from coevo.evolution.archive import Archive, Island
 from coevo.evolution.bandit import Bandit, nominal_cost
 from coevo.evolution.purse import Purse
 from coevo.evolution.records import Candidate
@@ -15,7 +15,9 @@ from coevo.evolution.tuner import Asked, Tuner
 from coevo.evolution.types import Edit, Rejection
 
 _ISLAND_SHARE = 0.9
-"""Of a step's gain for the bandit: what it adds to the island's best. The rest is what it adds to its parent."""
+"""Of a step's gain for the bandit: what it adds to the island's best. The rest is what it adds to the better of its parents."""
+
+_TWO_PARENTS = frozenset({Edit.CROSSOVER, Edit.SPLICE})
 
 
 class State:
@@ -83,9 +85,7 @@ class State:
             island = self.archive.islands[candidate.decision.island]
             fitness = _fitness(candidate)
             best = island.best.fitness if island.best else 0.0
-            parent = island.members.get(candidate.decision.parent)
-            over_parent = max(0.0, fitness - parent.fitness) if parent else 0.0
-            raw = _ISLAND_SHARE * max(0.0, fitness - best) + (1 - _ISLAND_SHARE) * over_parent
+            raw = _ISLAND_SHARE * max(0.0, fitness - best) + (1 - _ISLAND_SHARE) * _over_parents(candidate, island)
             gain = self.bandit.share(island.index, raw)
         self.bandit.tell(edit.value, gain=gain, cost=nominal_cost(candidate.tokens, self.config.token_price))
 
@@ -113,6 +113,14 @@ class State:
             self.rejected[parent] = reason
             if len(self.rejected) > 1024:
                 del self.rejected[next(iter(self.rejected))]
+
+
+def _over_parents(candidate: Candidate, island: Island) -> float:
+    """What a scored child adds to the better of its parents that live; copying the better one into the worse adds nothing."""
+    decision = candidate.decision
+    second = decision.others[:1] if decision.edit in _TWO_PARENTS else ()
+    parents = [m.fitness for name in (decision.parent, *second) if (m := island.members.get(name)) is not None]
+    return max(0.0, _fitness(candidate) - max(parents)) if parents else 0.0
 
 
 def _repeated(candidate: Candidate) -> str:

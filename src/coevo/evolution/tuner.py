@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coevo.streams import stream, stream_seed
+from coevo.streams import stream_seed
 
 MAX_CONSTANTS = 512
 """Programs with more are not tuned."""
@@ -30,8 +30,12 @@ MAX_OPTIMISERS = 128
 PATIENCE = 12
 """Generations without a better program after which an optimiser starts anew, from whatever is tuned next."""
 
-FIRST_STEPS = (0.3, 0.1, 0.03, 1.0)
-"""Initial step sizes; a founder draws one. Some problems need polish, some need a leap."""
+FIRST_STEPS = (0.03, 0.1, 0.3, 1.0)
+"""Step sizes of the first generation, each candidate's own: some problems need polish, some need a leap. The distribution
+starts with that of the best one."""
+
+FEW, FEW_SHARE = 2, 0.5
+"""Of a first generation, this share of candidates moves so many constants only."""
 
 OLDEST = 1
 """Results asked this many generations ago still count. Older ones lie far outside the distribution as it is now, and would
@@ -53,9 +57,8 @@ class Asked(NamedTuple):
 class _Optimiser:
     """The distribution is built when the first generation is full: most skeletons never get that far."""
 
-    def __init__(self, founder: str, size: int, seed: int) -> None:
+    def __init__(self, founder: str, size: int) -> None:
         self.founder, self.size = founder, size
-        self.step = stream(seed, "tune-step", founder).choice(FIRST_STEPS)
         self.population = 4 + int(3 * math.log(size))
         self.generation = 0
         self.cma: Any = None
@@ -65,11 +68,17 @@ class _Optimiser:
 
     def ask(self, seed: int) -> tuple[float, ...]:
         if self.cma is None:
-            drawn = self.step * np.random.Generator(np.random.Philox(seed)).standard_normal(self.size)
+            drawn = self._first(np.random.Generator(np.random.Philox(seed)))
         else:
             self.cma.reseed_rng(seed % 2**32)
             drawn = self.cma.ask()
         return tuple(float(f"{x:.8g}") for x in drawn)
+
+    def _first(self, rng: np.random.Generator) -> np.ndarray:
+        drawn = rng.choice(FIRST_STEPS) * rng.standard_normal(self.size)
+        if self.size > FEW and rng.random() < FEW_SHARE:
+            drawn[rng.permutation(self.size)[FEW:]] = 0.0
+        return drawn
 
     def tell(self, asked: Asked, loss: float) -> bool:
         """Take one result; False when this optimiser is done."""
@@ -78,23 +87,29 @@ class _Optimiser:
         self.told.append((np.array(asked.offsets), loss))
         if len(self.told) < self.population:
             return True
-        if self.cma is None:
-            self.cma = self._build()
-        leader = min(loss for _, loss in self.told)
+        at, leader = min(self.told, key=lambda pair: pair[1])
         self.stale = 0 if leader < self.best else self.stale + 1
+        done = False
+        if self.cma is None:
+            self.cma = self._build(at if leader < _WORST else np.zeros(self.size))
+        else:
+            with np.errstate(all="ignore"):  # A distribution that diverges is caught by `should_stop`.
+                self.cma.tell(self.told)
+                done = self.stale >= PATIENCE or self.cma.should_stop()
         self.best = min(self.best, leader)
-        with np.errstate(all="ignore"):  # A distribution that diverges is caught by `should_stop`.
-            self.cma.tell(self.told)
-            done = self.stale >= PATIENCE or self.cma.should_stop()
         self.told = []
         self.generation += 1
         return not done
 
-    def _build(self) -> Any:
+    def _build(self, at: np.ndarray) -> Any:
+        """The distribution around the best of the first generation, as wide as half its distance from the founder."""
         from cmaes import CMA, SepCMA
 
         kind = CMA if self.size <= FULL_MATRIX else SepCMA
-        return kind(mean=np.zeros(self.size), sigma=self.step, seed=0, population_size=self.population)
+        moved = at[at != 0.0]
+        step = 0.5 * float(np.sqrt(np.mean(moved**2))) if moved.size else 0.0
+        step = min(max(step, FIRST_STEPS[0]), FIRST_STEPS[-1])
+        return kind(mean=at, sigma=step, seed=0, population_size=self.population)
 
 
 class Tuner:
@@ -108,7 +123,7 @@ class Tuner:
         """What to try next with `key`'s optimiser; one that does not exist yet has `parent` for its founder."""
         found = self._optimisers.get(key)
         if found is None or found.size != size:
-            found = _Optimiser(parent, size, self._seed)
+            found = _Optimiser(parent, size)
         return Asked(found.founder, found.generation, found.ask(stream_seed(self._seed, "tune", step)))
 
     def focus(self, island: int) -> tuple[str, int] | None:
@@ -127,7 +142,7 @@ class Tuner:
         """
         found = self._optimisers.get(key)
         if found is None:
-            found = self._optimisers[key] = _Optimiser(asked.founder, len(asked.offsets), self._seed)
+            found = self._optimisers[key] = _Optimiser(asked.founder, len(asked.offsets))
         if found.founder != asked.founder or found.size != len(asked.offsets):
             return
         self._optimisers.move_to_end(key)
