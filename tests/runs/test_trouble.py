@@ -18,6 +18,7 @@ from coevo.errors import StoreError
 from coevo.runs import Budget, Run
 from coevo.runs.check import problems
 from coevo.runs.export import TABLES, rows
+from coevo.runs.status import status_of
 from coevo.streams import stream
 from tests.runs.conftest import Create, program, write_step
 
@@ -94,6 +95,26 @@ def test_a_damaged_database_is_named_and_not_touched(make: Create, tmp_path: Pat
         with pytest.raises(StoreError, match=r"damaged; nothing was changed.*recover"):
             Run.open(tmp_path / "run", write=write)
     assert file.read_bytes() == broken
+
+
+@pytest.mark.parametrize("noise", [b"\0" * 4096, b"\0" * 2048, random.Random(1).randbytes(4096)])
+def test_any_bad_page_is_a_clear_error_or_harmless(make: Create, tmp_path: Path, noise: bytes) -> None:
+    run = make()
+    for i in range(40):
+        write_step(run, i)
+    run.close()
+    file = tmp_path / "run" / "run.db"
+    whole, told = file.read_bytes(), 0
+    looks = [Run.digest, status_of, problems, *(lambda run, table=t: list(rows(run, table)) for t in TABLES)]
+    for end in range(4096, len(whole) + 1, 4096):
+        file.write_bytes(whole[: end - len(noise)] + noise + whole[end:])
+        for look in looks:
+            try:
+                with Run.open(tmp_path / "run", write=False) as damaged:
+                    look(damaged)
+            except StoreError as e:
+                told += "damaged" in str(e)
+    assert told > len(whole) // 4096  # Anything but a StoreError would have come through.
 
 
 def test_damage_met_later_is_told_as_well(make: Create, tmp_path: Path) -> None:

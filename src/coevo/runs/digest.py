@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from coevo.runs import folder
 from coevo.runs.jsontext import dumps, loads
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def digest(run: Run, *, kinds: Sequence[str] = ()) -> str:
     With `kinds`, of the events of these kinds alone. A search's `candidate` events name its programs and say how they were
     judged; beside them, a run that was killed or left holds what had arrived for steps that never committed.
     """
-    with run.transaction() if run.writable else nullcontext():
+    with folder.reading(run.path), run.transaction() if run.writable else nullcontext():
         return hashlib.sha256(b"".join(_events(run, kinds))).hexdigest() if kinds else _digest(run)
 
 

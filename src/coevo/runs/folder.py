@@ -8,7 +8,9 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,6 +192,18 @@ def trouble(path: Path, error: Exception, doing: str) -> StoreError:
     if "malformed" in low or "not a database" in low or "corrupt" in low:
         return StoreError(f"{doing} run {path} failed: {text}. {_damage_advice(path)}")
     return StoreError(f"{doing} run {path} failed: {type(error).__name__}: {text}. Everything stored before is kept")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turns what sqlite3 says, and rows that are no longer what was stored, into a `StoreError`. Reads alone belong inside."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as e:
+        raise trouble(path, e, "reading") from e
+    except (ValueError, TypeError, LookupError, zlib.error) as e:
+        why = f"a stored row cannot be read ({type(e).__name__}: {e})"
+        raise StoreError(f"reading run {path} failed: {why}. {_damage_advice(path)}") from e
 
 
 def _damage_advice(path: Path) -> str:

@@ -56,7 +56,7 @@ class Ledger:
         for purpose, *amounts in desk.connection.execute(
             f"SELECT purpose, settled, {', '.join(DIMENSIONS)} FROM ledger"
         ):
-            self._totals[purpose] = amounts
+            self._totals[purpose] = [int(amount) for amount in amounts]
         clock = self._totals.get(CLOCK)
         self._clock_before = clock[1 + _MINUTES] if clock else 0
         self._clock_start = self._clock_written = time.monotonic()

@@ -109,7 +109,8 @@ class Run:
     def _attach(cls, path: Path, lock: WriterLock | None) -> Run:
         connection = folder.connect(path, write=lock is not None)
         try:
-            return cls(path, connection, lock)
+            with folder.reading(path):
+                return cls(path, connection, lock)
         except BaseException:
             connection.close()
             raise
@@ -253,8 +254,9 @@ class Run:
             where, args = f"AND {'+' if len(wanted) > 1 else ''}kind IN ({', '.join('?' * len(wanted))})", wanted
         sql = f"SELECT id, ts, step, kind, payload FROM events WHERE id > ? {where} ORDER BY id LIMIT {_PAGE}"
         while rows := self._rows(sql, (after, *args)):
-            for row in rows:
-                yield _event(row)
+            with folder.reading(self.path):
+                found = [_event(row) for row in rows]
+            yield from found
             after = rows[-1][0]
 
     def program(self, program_id: str) -> Program:
@@ -276,29 +278,31 @@ class Run:
         """What `put_evaluation` kept, or None."""
         sql = "SELECT payload FROM evaluations WHERE program_id = ? AND split = ? AND seed = ?"
         found = self._rows(sql, (program_id, split, str(seed)))
-        return loads(found[0][0]) if found else None
+        return self._loads(found[0][0]) if found else None
 
     def evaluations(self, program_id: str | None = None) -> Iterator[tuple[str, str, int, dict[str, Any]]]:
         """(program id, split, seed, payload) of all evaluations, or of one program's, in order of storing."""
         where, args = ("program_id = ?", (program_id,)) if program_id is not None else ("1", ())
         for row in self.pages("SELECT row, program_id, split, seed, payload FROM evaluations", where, args):
-            yield row[1], row[2], int(row[3]), loads(row[4])
+            with folder.reading(self.path):
+                found = row[1], row[2], int(row[3]), loads(row[4])
+            yield found
 
     def completion(self, key: str) -> dict[str, Any] | None:
         """What `put_completion` kept, or None."""
         found = self._rows("SELECT payload FROM completions WHERE key = ?", (key,))
-        return loads(found[0][0]) if found else None
+        return self._loads(found[0][0]) if found else None
 
     def completions(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """(key, payload) of all replies, in order of storing."""
         for row in self.pages("SELECT row, key, payload FROM completions"):
-            yield row[1], loads(row[2])
+            yield row[1], self._loads(row[2])
 
     def rollouts(self, *, split: str | None = None) -> Iterator[dict[str, Any]]:
         """Evidence rows in order of storing; of one split, if named."""
         where, args = ("split = ?", (split,)) if split is not None else ("1", ())
         for row in self.pages("SELECT row, payload FROM rollouts", where, args):
-            yield loads(row[1])
+            yield self._loads(row[1])
 
     def counts(self) -> dict[str, int]:
         """Rows per table."""
@@ -307,7 +311,8 @@ class Run:
     def last_event(self) -> Event:
         """The newest event; a run has at least the one that made it."""
         row = self._rows("SELECT id, ts, step, kind, payload FROM events ORDER BY id DESC LIMIT 1")[0]
-        return _event(row)
+        with folder.reading(self.path):
+            return _event(row)
 
     def state(self) -> State:
         """What became of the run, as its own events and the writer's lock tell."""
@@ -335,10 +340,14 @@ class Run:
             except (sqlite3.Error, OSError) as e:
                 raise folder.trouble(self.path, e, "reading") from e
 
+    def _loads(self, text: str) -> Any:
+        with folder.reading(self.path):
+            return loads(text)
+
     def _program(self, program_id: str, main: str, files: bytes) -> Program:
         try:
             content = loads(zlib.decompress(files).decode())
-        except (zlib.error, ValueError) as e:
+        except (zlib.error, ValueError, TypeError) as e:
             raise StoreError(
                 f"run {self.path}: the source of program {program_id!r} is damaged ({e}). The rest can still be read"
             ) from e
