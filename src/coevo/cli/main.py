@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -56,6 +57,7 @@ def run() -> None:
     """Entry point: the only place that turns a `CoevoError` into a message and an exit code."""
     from coevo.errors import CoevoError
 
+    _prepare_streams()
     try:
         app()
     except CoevoError as e:
@@ -69,6 +71,25 @@ def run() -> None:
         raise
     except BrokenPipeError:
         _reader_left()
+    except OSError as e:
+        print(f"error: the system refused: {e}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _prepare_streams() -> None:
+    """Output that is closed goes nowhere, and what a terminal cannot show is escaped: neither may end a search.
+
+    A closed descriptor is filled, lest the next file opened become our standard output.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115 - lives as long as we
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _reader_left() -> None:
