@@ -17,7 +17,7 @@ from coevo.evolution.tuner import MAX_CONSTANTS
 from coevo.evolution.types import Edit
 from coevo.streams import stream
 
-FRESH = 0.4
+FRESH = 0.2
 """Share of `tune` steps that go to the parent drawn rather than to the optimiser that is doing best."""
 
 _TWO_PARENTS = frozenset({Edit.CROSSOVER, Edit.SPLICE})
