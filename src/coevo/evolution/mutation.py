@@ -33,6 +33,8 @@ from coevo.programs import Program
 TRIES = 32
 """Changes tried before a program counts as one that cannot be mutated."""
 
+_LETTER = re.compile(r"[^\W\d]")
+
 
 def mutate(program: Program, rng: random.Random) -> Proposal:
     """A child that differs in one place. `extra` holds the kind of change."""
@@ -48,12 +50,17 @@ def mutate(program: Program, rng: random.Random) -> Proposal:
         kind = rng.choices(_KINDS, [k.weight for k in _KINDS])[0]
         patches = kind.change(source, rng)
         text = source.patched(patches) if patches else source.text
-        if text == source.text or more_unbound(source.text, text):
+        if text == source.text or (_names(source, patches) and more_unbound(source.text, text)):
             continue
         last = finished(program, {**files, source.name: text}, Edit.MUTATE)
         if last.program is not None:
             return Proposal(Edit.MUTATE, last.program, extra={"kind": kind.name})
     return last or Proposal(Edit.MUTATE, None, Rejection.NOTHING_TO_CHANGE, "No mutation found a place to work on.")
+
+
+def _names(source: Source, patches: list[Patch]) -> bool:
+    """Whether letters come or go: without any, no name gains or loses its value."""
+    return any(_LETTER.search(text) or _LETTER.search(source.read((start, stop))) for start, stop, text in patches)
 
 
 # Changes to numbers and operators
