@@ -47,7 +47,9 @@ class Workshop:
         self._arrivals: queue.SimpleQueue[Handler] = queue.SimpleQueue()
         self._measuring: dict[str, Measuring] = {}
         self.shelf = Shelf(run, seed=seed)
-        self.desk = ModelDesk(models, seed=state.config.seed, at_once=max(state.batch, state.config.ahead), sink=self._answered)
+        self.desk = ModelDesk(
+            models, seed=state.config.seed, at_once=max(state.batch, state.config.ahead), sink=self._answered
+        )
         self._flights: dict[str, Flight] = {}
         """Those that wait for a model, by the key of their request."""
         self.model_error: CoevoError | None = None
