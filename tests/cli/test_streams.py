@@ -19,8 +19,8 @@ def shell(line: str, **env: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_closed_streams_are_no_error(tmp_path: Path) -> None:
-    made = shell(f'"$@" tasks new {tmp_path}/t --kind open <&- >&- 2>&-; echo $?')
-    assert made.stdout == b"0\n" and (tmp_path / "t" / "task.yaml").is_file()
+    ended = shell(f'"$@" evolve cap_set --set steps=0 --out {tmp_path}/run <&- >&- 2>&-; echo $?')
+    assert ended.stdout == b"0\n" and (tmp_path / "run" / "artifacts" / "best.py").is_file()
 
 
 def test_a_full_disk_under_the_output_is_a_message() -> None:

@@ -40,6 +40,16 @@ def test_a_run_is_a_folder_people_can_read(make: Create, tmp_path: Path) -> None
         assert again.config == config and again.kind == "evolve" and again.meta["created"] > 0
 
 
+@pytest.mark.parametrize("name", [b"sp ace?#%25&'", "\u6f22\u5b57".encode(), b"not utf-8 \xff", b"n" * 250])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: bytes) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    with Run.create(path, kind="evolve", config={}) as run:
+        write_step(run, 1)
+    for write in (False, True):
+        with Run.open(path, write=write) as run:
+            assert run.counts()["programs"] == 1 and problems(run) == []
+
+
 def test_everything_comes_back(make: Create, tmp_path: Path) -> None:
     run = make()
     many = Program.of({"program.py": "import a.b\n", "a/b.py": "x = '\ud800\0'\r\n# é\n"})

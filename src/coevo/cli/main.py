@@ -82,7 +82,7 @@ def _prepare_streams() -> None:
     A closed descriptor is filled, lest the next file opened become our standard output.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
+        os.set_inheritable(descriptor, True)  # The judging processes have streams, too.
     os.close(descriptor)
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)

@@ -6,6 +6,7 @@ the old version under `tests/runs/fixtures/`.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -84,7 +85,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
 
 def _open(path: Path, options: str) -> sqlite3.Connection:
     return sqlite3.connect(
-        f"file:{quote(str(path.absolute()))}?{options}",
+        f"file:{quote(os.fsencode(path.absolute()))}?{options}",
         uri=True,
         timeout=30.0,
         isolation_level=None,
