@@ -203,6 +203,12 @@ def test_what_fails_ends_with_1(coevo: Coevo) -> None:
     assert said.code == 1 and "cannot connect to http://127.0.0.1:9/v1" in said.fact("stop")
 
 
+def test_a_budget_that_buys_nothing_ends_with_3(coevo: Coevo) -> None:
+    folder("line", LINE)
+    said = evolve(coevo, "./line", "--budget", "cpu_minutes=0.001", "--out", "run")
+    assert said.code == 3 and "cpu_minutes" in said.out + said.err
+
+
 def test_a_failed_check_ends_with_4(coevo: Coevo) -> None:
     folder("line", LINE | {"score.py": "def score(output, instance):\n    return float('nan')\n"})
     said = coevo("tasks", "check", "./line", "--json")

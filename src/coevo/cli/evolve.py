@@ -163,7 +163,7 @@ def _compare(setup: Setup, task: Task, budget: Budget, out: Path, seeds: int, js
         )
     headers = ("arm", "measured", "lower quartile", "median", "upper quartile", "evaluations", "tokens", "cpu s")
     print(
-        f"\nhidden {'score' if found.rows[0].score else 'fitness'} of the best program, budget {found.budget}, {seeds} seeds each"
+        f"\nhidden {'score' if found.rows[0].score else 'fitness'} of the best program, budget {found.budget}, {seeds} seed{'s' if seeds > 1 else ''} each"
     )
     output.print_table(headers, rows)
     output.print_facts({"folder": out})

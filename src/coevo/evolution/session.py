@@ -239,6 +239,7 @@ def comparing(
     """`compare` with the pool and the models of a setup; every run it makes can be resumed by itself."""
 
     with _models(setup) as models, judges(task, setup.pool, setup.sandbox) as pool:
+        _check_bounds(setup.search, models, budget)
         if models is not None:
             preflight(task, models, setup.search, budget)
             setup = setup.model_copy(update={"met": _met(models)})
