@@ -177,6 +177,8 @@ def draw(run: Run, task: Task, result: SearchResult) -> tuple[Path | None, str]:
         value = (c.evaluation.score if by_score else c.evaluation.fitness) if c.evaluation and c.scored else None
         if value is not None:
             points.append(pictures.Point(c.step, value, family(c)))
+    if not points:
+        return None, "no picture: nothing was scored"
     drawn = (
         [
             item

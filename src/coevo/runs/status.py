@@ -55,5 +55,10 @@ def resume_command(run: Run) -> str:
     ]
     if not reached:
         return command
-    larger = ",".join(f"{name}={value * 2 if name in reached else value:.12g}" for name, value in limits.items())
+    asked = re.search(r"may take ([\d.e+-]+)", why) if named else None
+    need = float(asked[1]) if asked else 0.0
+    more = {
+        name: value + max(value, need if name in named else 0.0) for name, value in limits.items() if name in reached
+    }
+    larger = ",".join(f"{name}={more.get(name, value):.12g}" for name, value in limits.items())
     return f"{command} --budget {larger}"
