@@ -281,16 +281,22 @@ def test_a_template_without_a_system_role_gets_it_in_the_user_message():
         ("{tmp}/bad.gguf", ModelError, "cannot convert"),
         ("{tmp}/pickled", ConfigError, "pickled weights are not loaded"),
         ("{tmp}/broken", ModelError, "cannot load a language model"),
+        ("{tmp}/spoilt", ModelError, "our conversion, and the next run makes it again"),
         ("Nobody/no-such-model", ModelError, "HF_HUB_OFFLINE is set"),
     ],
 )
 def test_what_cannot_be_loaded(tmp_path, folder, target, kind, words):
     (tmp_path / "file.txt").write_text("x")
     (tmp_path / "bad.gguf").write_bytes(b"GGUF and then nothing")
-    for name, weights_file in (("pickled", "pytorch_model.bin"), ("broken", "model.safetensors")):
+    for name, weights_file in (
+        ("pickled", "pytorch_model.bin"),
+        ("broken", "model.safetensors"),
+        ("spoilt", "model.safetensors"),
+    ):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text((folder / "config.json").read_text())
         (tmp_path / name / weights_file).write_bytes(b"nothing good")
+    (tmp_path / "spoilt" / "coevo.json").write_text("{}")
     with pytest.raises(kind) as caught:
         open_model(
             f"local:{target.format(tmp=tmp_path)}",

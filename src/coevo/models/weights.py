@@ -125,7 +125,11 @@ def load(folder: Path, *, device: str, dtype: str) -> tuple[Any, Any, Any]:
             f"{folder} does not fit the memory of {place}: {_first_line(e)}. Take a smaller model or dtype=bfloat16"
         ) from e
     except Exception as e:
-        raise ModelError(f"cannot load a language model from {folder}: {type(e).__name__}: {_first_line(e)}") from e
+        ours = (folder / "coevo.json").is_file()
+        hint = f". Delete {folder}: it is our conversion, and the next run makes it again" if ours else ""
+        raise ModelError(
+            f"cannot load a language model from {folder}: {type(e).__name__}: {_first_line(e)}{hint}"
+        ) from e
     return model, tokenizer, place
 
 
