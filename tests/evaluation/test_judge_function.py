@@ -424,3 +424,12 @@ def test_a_small_memory_budget_counts_from_the_warm_worker(tmp_path: Path) -> No
     with Judge(task) as judge:
         assert run(judge, "import numpy, scipy.linalg\n" + TOTAL).correctness == 1.0
         assert run(judge, "import numpy\ndef total(items):\n    return numpy.ones(10**8)\n").failure is Failure.MEMORY
+
+
+def test_answers_that_are_too_large_end_the_tests_as_endless_ones_do(tmp_path: Path) -> None:
+    """Each costs the judge as much as it may: after two of them, the rest is not tried."""
+    task = total_task(tmp_path / "total", limits={"cpu_s": 2, "output_bytes": 1000})
+    with Judge(task) as judge:
+        found = run(judge, "def total(items):\n    return 'x' * 2_000_000\n")
+    assert found.outcome is Outcome.FAILED and found.failure is Failure.OUTPUT
+    assert statuses(found)[-1] == Status.SKIPPED and found.executions <= 4

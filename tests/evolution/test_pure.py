@@ -243,3 +243,16 @@ def test_tuner_forgets_the_optimiser_not_told_for_longest() -> None:
         tuner.tell((0, f"k{step}"), tuner.ask((0, f"k{step}"), f"p{step}", 3, step), 0.0)
     assert tuner.ask((0, "k0"), "new", 3, 0).founder == "new"
     assert tuner.ask((0, "k1"), "new", 3, 0).founder == "p1"
+
+
+def test_a_whole_program_in_answer_to_a_diff_prompt_is_taken_as_one() -> None:
+    from coevo.evolution.types import Attempt, Context, Edit, Rejection
+    from coevo.evolution.worker import Order, propose
+    from coevo.programs import Program
+
+    context = Context(Attempt(Program.of("def f(x):\n    return x + 1\n"), 0.5))
+    whole = propose(None, Order(Edit.DIFF, context, "Sure:\n```python\ndef f(x):\n    return x + 2\n```\n"))  # type: ignore[arg-type]
+    assert whole.proposal.program is not None and "x + 2" in whole.proposal.program.source
+    assert whole.proposal.edit is Edit.DIFF
+    prose = propose(None, Order(Edit.DIFF, context, "I would add two instead of one."))  # type: ignore[arg-type]
+    assert prose.proposal.program is None and prose.proposal.rejection is Rejection.NO_CODE

@@ -10,7 +10,7 @@ from coevo.programs import Program
 from coevo.sandbox.types import Call, CallResult, Execution, Job, Limits, Preload, Sandbox, Status
 
 PATIENCE = 2
-"""Tests that run into the CPU or wall limit, each with all of it to itself, before the tests that are left are given up."""
+"""Tests that run into the CPU, wall or output limit, each with all of it to itself, before the tests that are left are given up."""
 
 MAX_SLOW = 4
 """Processes that end at one of these limits before the tests that are left are given up."""
@@ -18,9 +18,10 @@ MAX_SLOW = 4
 MAX_RESTARTS = 40
 """Further processes after the first, for the tests that a dead one left."""
 
-_OUT_OF_PATIENCE = "not run: too many tests before ran into the time limit"
-_SLOW = (Status.CPU, Status.WALL)
-_SHARED = (*_SLOW, Status.MEMORY, Status.OUTPUT)
+_OUT_OF_PATIENCE = "not run: too many tests before ran into the limit of time or output"
+_SLOW = (Status.CPU, Status.WALL, Status.OUTPUT)
+"""Ends that cost the judge time: running into them again and again would hold it up."""
+_SHARED = (*_SLOW, Status.MEMORY)
 """Limits that all calls of a process share: a call that was not the first there is tried again in a process of its own."""
 
 

@@ -90,7 +90,12 @@ def _proposal(order: Order) -> Proposal:
         case Edit.REWRITE | Edit.CROSSOVER:
             return apply_rewrite(parent, order.reply, order.edit)
         case Edit.DIFF:
-            return apply_diff(parent, order.reply)
+            found = apply_diff(parent, order.reply)
+            if found.rejection is Rejection.NO_CODE:
+                # Weak models answer with the whole program where edits were asked for.
+                whole = apply_rewrite(parent, order.reply, Edit.DIFF)
+                return whole if whole.program is not None else found
+            return found
         case Edit.TUNE:
             if not order.offsets:
                 return Proposal(Edit.TUNE, None, Rejection.NOTHING_TO_CHANGE, "The program has no constants to tune.")
