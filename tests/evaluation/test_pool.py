@@ -249,7 +249,7 @@ def test_workers_use_one_thread_each_unless_told(monkeypatch: pytest.MonkeyPatch
 DRIVER = textwrap.dedent(
     """
     import signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the tests run in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the tests run in the background
     sys.path[:0] = {path!r}
     from coevo.evaluation.pool import LocalPool
     from tests.evaluation import pool_jobs as jobs
