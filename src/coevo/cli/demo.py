@@ -10,8 +10,8 @@ import typer
 
 TASK = "circle_packing:n=26"
 MODEL = "local,max_tokens=256,temperature=0.8,batch=8,threads=1"
-WITH_MODEL = {"model_share": 0.015, "ahead": 800, "prompt_chars": 8000}
-"""Some six replies in 400 steps, asked for 400 steps early: on a CPU a reply takes as long as hundreds of operators' steps."""
+WITH_MODEL = {"model_share": 0.0075, "ahead": 1600, "prompt_chars": 8000}
+"""Some six replies in 800 steps, asked for 800 steps early: on a CPU a reply takes as long as hundreds of operators' steps."""
 
 
 def demo(
@@ -42,7 +42,7 @@ def demo(
         else:
             print("Without a model the free operators search alone.")
     task = load_task(TASK)
-    search = SearchConfig.model_validate({"seed": seed, "schedule": "steady", **(WITH_MODEL if specs else {})})
+    search = SearchConfig.model_validate({"seed": seed, "schedule": "steady", "batch": 64, **(WITH_MODEL if specs else {})})
     setup = Setup.of(task, models=specs, search=search)
     facts = start(setup, task, Budget(minutes=minutes), out or free_folder("demo"), json=json)
     if not json:
