@@ -42,7 +42,9 @@ def demo(
         else:
             print("Without a model the free operators search alone.")
     task = load_task(TASK)
-    search = SearchConfig.model_validate({"seed": seed, "schedule": "steady", "batch": 64, **(WITH_MODEL if specs else {})})
+    search = SearchConfig.model_validate(
+        {"seed": seed, "schedule": "steady", "batch": 64, **(WITH_MODEL if specs else {})}
+    )
     setup = Setup.of(task, models=specs, search=search)
     facts = start(setup, task, Budget(minutes=minutes), out or free_folder("demo"), json=json)
     if not json:

@@ -7,6 +7,7 @@ resume the stored replies and evaluations answer in place of models and judges.
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -33,6 +34,9 @@ from coevo.tasks.types import Task
 
 Handler = Callable[[], None]
 
+GATHER_S = 0.002
+"""How long arrivals are gathered before they are handled, in one transaction: a commit costs as much as a step's rows."""
+
 _NO_PROPOSAL = {StopReason.FAILED: Rejection.MODEL_FAILED, StopReason.REFUSAL: Rejection.REFUSAL}
 
 
@@ -58,10 +62,12 @@ class Workshop:
         """After a resume: look for stored replies and evaluations first."""
 
     def arrived(self, timeout: float) -> list[Handler]:
-        """Everything that has arrived, to be handled in this order; waits up to `timeout` seconds for the first."""
+        """Everything that has arrived, to be handled in this order; waits up to `timeout` seconds for the first, and a moment
+        for more."""
         found: list[Handler] = []
         try:
             found.append(self._arrivals.get(timeout=timeout))
+            time.sleep(GATHER_S)
             while True:
                 found.append(self._arrivals.get_nowait())
         except queue.Empty:
