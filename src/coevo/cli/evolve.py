@@ -103,7 +103,6 @@ def see_through(session: Session, *, json: bool) -> dict[str, Any]:
     """Run an opened session to its end, write its files, print, and exit non-zero when it failed."""
     from coevo.cli.ending import finish, print_ending
     from coevo.cli.progress import watching
-    from coevo.evolution.result import Stop
     from coevo.runs.status import resume_command
     from coevo.tasks.types import Kind
 
@@ -117,10 +116,8 @@ def see_through(session: Session, *, json: bool) -> dict[str, Any]:
     else:
         print()
         print_ending(dict(facts))
-    if result.stop in (Stop.MODEL_DOWN, Stop.MACHINE):
-        raise typer.Exit(1)
-    if result.stop is Stop.BUDGET and result.evaluated == 0:
-        raise typer.Exit(3)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
     return facts
 
 

@@ -32,8 +32,9 @@ class Stop(StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """For the command line: 0 fine, 1 error, 3 budget spent."""
-        return {Stop.MODEL_DOWN: 1, Stop.MACHINE: 1, Stop.BUDGET: 3}.get(self, 0)
+        """Of a command whose search ended so: 1 where it could not do what was asked, else 0. A spent budget is the usual end; one
+        that bought nothing is 3 (`SearchResult.exit_code`)."""
+        return 1 if self in (Stop.MODEL_DOWN, Stop.MACHINE) else 0
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,8 @@ class SearchResult:
     spent: Mapping[str, float]
     proposers: Mapping[str, Mapping[str, float]]
     """What the bandit learnt, by proposer."""
+
+    @property
+    def exit_code(self) -> int:
+        """For the command line: 0 fine, 1 error, 3 when the budget bought not one evaluation."""
+        return 3 if self.stop is Stop.BUDGET and self.evaluated == 0 else self.stop.exit_code
