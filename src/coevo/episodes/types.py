@@ -1,0 +1,114 @@
+"""Where a policy is put, what it did there, and how that was judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from coevo.config import Config
+from coevo.evaluation.types import Evaluation
+from coevo.evolution.types import Context, Edit, Proposal
+from coevo.models.types import StopReason
+
+
+class Source(StrEnum):
+    """Where a start state comes from."""
+
+    STATEMENT = "statement"
+    """The statement alone: plain RL on the task, no current program."""
+    SYNTH = "synth"
+    """Independent samples arranged as a history (MetaEvolve's way)."""
+    SEARCH = "search"
+    """The lineage of a recorded search."""
+    POLICY = "policy"
+    """The policy's own searches, refreshed as it learns."""
+
+
+@dataclass(frozen=True)
+class StartState:
+    """What a policy is put before: a task, its current program with fitness and feedback, and earlier attempts."""
+
+    id: str
+    """Content hash of task, style, current program and history: equal states have equal ids."""
+    task: str
+    """The task's name."""
+    context: Context
+    """Parent and history, as the search shows them. For `STATEMENT` the parent is the start program, which is not shown."""
+    style: Edit = Edit.REWRITE
+    """rewrite, diff, or write (from the statement alone)."""
+    source: Source = Source.SYNTH
+    depth: int = 0
+    """Steps from the start program in its lineage."""
+    headroom: float | None = None
+    """Best fitness known for the task (where it came from: in the data card) less the current one."""
+    known: frozenset[str] = frozenset()
+    """Ids of programs that exist already beside parent and history (the archive): a copy of one is nothing new."""
+
+
+class EpisodeConfig(Config):
+    """How an episode runs and is sampled."""
+
+    name: Literal["one_shot", "refine"] = "one_shot"
+    """one_shot: one evolution step (the paper's). refine: several rounds in one conversation, feedback between them."""
+    rounds: int = Field(default=3, ge=1, le=64)
+    """refine: replies at most. It ends early when fitness cannot rise any more or the context is full."""
+    max_tokens: int = Field(default=1024, ge=1)
+    """Of one reply."""
+    temperature: float = Field(default=1.0, gt=0, le=10)
+    """Training samples are drawn without top-p, so that sampler and trainer compare the same distribution."""
+    prompt_chars: int = Field(default=32_000, ge=1000)
+    """Longest prompt, as in a search."""
+    truth: float = Field(default=1.0, ge=0, le=1)
+    """Share of rollouts whose program is also judged on hidden tests: the evidence's `truth`, which no reward sees."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One reply, parsed and executed in a worker. `evaluation` is None where there was no program to judge."""
+
+    proposal: Proposal
+    program_hash: str = ""
+    evaluation: Evaluation | None = None
+    """On public tests: what reward and feedback come from."""
+    hidden: Evaluation | None = None
+    unmeasured: str = ""
+    """Why the machine could not judge it. Never the program's fault."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply of an episode."""
+
+    start: int
+    """Where its tokens begin in the rollout's `token_ids`."""
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stop_reason: StopReason
+    text: str
+    judged: Judged
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One finished episode: all its tokens, and every turn judged."""
+
+    state: StartState
+    group: str
+    sample: int
+    seed: int
+    token_ids: tuple[int, ...]
+    prompt_tokens: int
+    turns: tuple[Turn, ...]
+    version: int = 0
+    temperature: float = 1.0
+    unmeasured: str = ""
+    """Why it says nothing (infrastructure; a prompt that does not fit): masked, counted, never rewarded."""
+    wall_s: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Turn | None:
+        return self.turns[-1] if self.turns else None

@@ -1,0 +1,1 @@
+"""Recipes, rewards, advantages, group filters, trainers."""

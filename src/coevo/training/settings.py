@@ -1,0 +1,201 @@
+"""The recipe: everything that determines a training run."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from coevo.config import Config
+from coevo.engines.types import LossConfig, OptimConfig
+from coevo.episodes.types import EpisodeConfig
+from coevo.evolution.settings import SearchConfig
+from coevo.sandbox.types import SandboxConfig
+
+RewardName = Literal[
+    "metaevolve",
+    "difference",
+    "absolute",
+    "lazy",
+    "search_gain",
+    "novelty",
+    "efficiency_only_if_correct",
+    "format",
+    "length",
+]
+AdvantageName = Literal["group_mean", "group_zscore", "raw", "per_turn", "best_of_k"]
+FilterName = Literal["none", "zero_spread", "ema_threshold", "snr", "top_uncertain"]
+TrainerName = Literal["grpo", "trl", "toy", "command"]
+
+
+class RewardConfig(Config):
+    """A weighted sum of named parts (docs/training.md has the formula of each)."""
+
+    parts: dict[str, float] = Field(default_factory=lambda: {"search_gain": 1.0}, min_length=1)
+    """Name (or PATH.py:FUNCTION, a function of a `Sample` that runs in a worker) to weight."""
+    no_program: float = -1.0
+    """`metaevolve`, `lazy`: what a reply without a program earns; the others give 0 for it (`difference`: minus the parent's fitness)."""
+    worse: float = -1.0
+    """`metaevolve`: what a regression earns."""
+    timeout_s: float = Field(default=5.0, gt=0)
+    """Of one call of a reward function of your own."""
+    length_soft: float = Field(default=0.75, ge=0, le=1)
+    """`length`: a reply of up to this share of `max_tokens` costs nothing; from there linearly down to -1 at all of it."""
+
+
+class AdvantageConfig(Config):
+    """From rewards to advantages. Groups without spread give exactly 0, but for `raw`."""
+
+    name: AdvantageName = "group_zscore"
+    k: int = Field(default=4, ge=1)
+    """best_of_k: size of the subsets whose expected maximum is credited."""
+    scale: float = Field(default=1.0, gt=0)
+    """Factor on every advantage."""
+    returns: Literal["step", "episode"] = "step"
+    """refine: credit each turn with its own reward (plus the discounted later ones), or all turns with the episode's."""
+    discount: float = Field(default=1.0, ge=0, le=1)
+    """refine, returns=step: weight of later turns' rewards in a turn's return."""
+
+
+class FilterConfig(Config):
+    """Which groups are trained on. What is dropped is recorded as `kept = false`."""
+
+    name: FilterName = "zero_spread"
+    spread: float = Field(default=1e-6, ge=0)
+    """zero_spread: groups with max - min of the rewards at or below this are dead."""
+    keep: float = Field(default=0.9, gt=0, le=1)
+    """ema_threshold: aimed share of groups kept (its normal quantile sets the threshold: mean - z * std)."""
+    decay: float = Field(default=0.1, gt=0, le=1)
+    """ema_threshold: weight of the newest step in the running mean and variance of group spreads."""
+    floor: float = Field(default=0.5, ge=0, le=1)
+    """ema_threshold: at least this share of the groups with any spread is kept."""
+    share: float = Field(default=0.25, gt=0, le=1)
+    """top_uncertain: the share of groups with the largest reward deviation that is kept. snr: the same by signal to noise."""
+    replace: int = Field(default=1, ge=0, le=16)
+    """Extra rounds of sampling that may replace dropped groups in a step; 0 trains on what is left."""
+
+
+class EntropyConfig(Config):
+    """A floor, not a bonus: acts only while the policy's entropy is below it."""
+
+    floor: float | None = Field(default=None, ge=0)
+    """Nats per token; None is off. "Below" is judged on the exponential mean of the last steps."""
+    coefficient: float = Field(default=0.01, ge=0)
+    """Of the entropy bonus at a full deficit (entropy 0); scales linearly with the deficit."""
+    final: float | None = Field(default=None, ge=0)
+    """Floor at the last step, reached linearly; None keeps it constant."""
+
+
+class StatesConfig(Config):
+    """Where start states come from."""
+
+    tasks: tuple[str, ...] = ()
+    """Tasks to train on: names, families, task folders, or folders of task folders."""
+    mix: dict[Literal["statement", "synth", "search", "policy"], float] = Field(
+        default_factory=lambda: {"statement": 1.0}
+    )
+    """Shares of the sources; those with a weight above 0 must be given below."""
+    trajectories: tuple[str, ...] = ()
+    """synth, search: folders that `coevo synth` made."""
+    runs: tuple[str, ...] = ()
+    """search: run folders of searches."""
+    refresh: int = Field(default=10, ge=1)
+    """policy: optimizer steps between searches of the policy itself."""
+    searches: int = Field(default=16, ge=1)
+    """policy: tasks searched at each refresh."""
+    search: SearchConfig = SearchConfig(steps=24, batch=4, islands=1, verify=False, proposers={"rewrite": 1.0})
+    """policy: settings of those searches."""
+    pool: int = Field(default=512, ge=1)
+    """policy: states kept, newest first."""
+    early: float = Field(default=0.5, ge=0, le=1)
+    """policy: share drawn from the first half of the searches; the rest are late states, where improving is hard."""
+
+
+class EvalConfig(Config):
+    """What the policy is measured on while it trains: a split that never trains."""
+
+    tasks: tuple[str, ...] = ()
+    """Empty: no evaluation."""
+    every: int = Field(default=20, ge=1)
+    samples: int = Field(default=4, ge=1)
+    """Rollouts per task."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop early after this many evaluations without a new best; None never does."""
+
+
+class LoraConfig(Config):
+    """Low-rank adapters instead of all weights (package peft)."""
+
+    rank: int = Field(default=16, ge=1)
+    alpha: float = Field(default=32.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: str = "all-linear"
+
+
+class EngineConfig(Config):
+    """What computes."""
+
+    name: Literal["torch", "tinker"] = "torch"
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "float32"
+    """Of the weights. Keep float32 for training; bfloat16 weights lose small steps."""
+    lora: LoraConfig | None = None
+    micro_tokens: int = Field(default=16_384, ge=1)
+    """Tokens (padding counted) of one forward and backward pass; the memory knob."""
+    sample_batch: int = Field(default=128, ge=1)
+    """Sequences sampled together."""
+    threads: int | None = Field(default=None, ge=1)
+    url: str = ""
+    """tinker: the server's address. The key comes from the environment (TINKER_API_KEY)."""
+
+
+class Recipe(Config):
+    """Everything that determines a training run but its folder."""
+
+    trainer: TrainerName = "grpo"
+    base: str = "mini"
+    """Weights to start from: mini, local (the embedded SmolLM2), a Hugging Face folder, or RUN@CHECKPOINT."""
+    seed: int = Field(default=0, ge=0, lt=1 << 62)
+    steps: int = Field(default=100, ge=0)
+    """Optimizer steps."""
+    groups: int = Field(default=8, ge=1)
+    """Start states per step."""
+    group_size: int = Field(default=8, ge=2)
+    """Rollouts per start state."""
+    epochs: int = Field(default=1, ge=1, le=16)
+    """Passes over each step's rows; above 1 the ratios move and clipping acts."""
+    lr: float = Field(default=1e-5, gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: int = Field(default=0, ge=0)
+    """Steps of linear warm-up."""
+    states: StatesConfig = StatesConfig()
+    episode: EpisodeConfig = EpisodeConfig()
+    reward: RewardConfig = RewardConfig()
+    advantage: AdvantageConfig = AdvantageConfig()
+    filter: FilterConfig = FilterConfig()
+    entropy: EntropyConfig = EntropyConfig()
+    loss: LossConfig = LossConfig()
+    optim: OptimConfig = OptimConfig()
+    engine: EngineConfig = EngineConfig()
+    evaluate: EvalConfig = EvalConfig()
+    checkpoint_every: int = Field(default=20, ge=1)
+    checkpoints: int = Field(default=3, ge=1)
+    """Kept at most: the newest, and always the best by evaluation and the last."""
+    max_kl: float | None = Field(default=None, gt=0)
+    """Stop when the divergence from the reference passes this."""
+    sandbox: SandboxConfig = SandboxConfig()
+    pool: str = "local"
+    sinks: tuple[str, ...] = ()
+    """Mirrors of the metrics: tensorboard, wandb, trackio. They can neither fail nor hold up a run."""
+    allow_cheats: bool = False
+    """Train although the reward audit found a planted cheat that pays."""
+    command: tuple[str, ...] = ()
+    """Trainer `command`: what to run; it gets recipe.json (docs/training.md)."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.trainer == "command" and not self.command:
+            raise ValueError("trainer = 'command' needs command: what to run")
+        if self.advantage.name == "best_of_k" and self.advantage.k > self.group_size:
+            raise ValueError(f"advantage.k = {self.advantage.k} is over group_size = {self.group_size}")
+        return self

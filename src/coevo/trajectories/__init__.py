@@ -1,0 +1,1 @@
+"""Data synthesis: trajectories from samples and from recorded searches."""
