@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
 from coevo.config import Config
 from coevo.evaluation.types import Evaluation
 from coevo.evolution.types import Context, Edit, Proposal
-from coevo.models.types import StopReason
+from coevo.models.sampler import Prompt, Sampled
+from coevo.models.types import Message, StopReason
 
 
 class Source(StrEnum):
@@ -89,6 +91,8 @@ class Turn:
     stop_reason: StopReason
     text: str
     judged: Judged
+    message: str = ""
+    """What the policy was told before this reply; empty for the first one, whose prompt says it all."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,106 @@ class Rollout:
     unmeasured: str = ""
     """Why it says nothing (infrastructure; a prompt that does not fit): masked, counted, never rewarded."""
     wall_s: float = 0.0
+    prompt: str = ""
+    """The first prompt as text, without special tokens."""
     extra: dict[str, float] = field(default_factory=dict)
 
     @property
     def last(self) -> Turn | None:
         return self.turns[-1] if self.turns else None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a reward may look at of one reply (of one turn, where an episode has several). Never anything hidden.
+
+    Fitness lies in [0, 1] for tested tasks. `fitness` is None where the reply held no program (`contract_ok` is False then).
+    An unmeasured reply never becomes a Sample.
+    """
+
+    parent_fitness: float
+    fitness: float | None
+    correctness: float | None = None
+    efficiency: float | None = None
+    parent_correctness: float | None = None
+    parent_efficiency: float | None = None
+    contract_ok: bool = True
+    """The reply could be parsed into a program."""
+    rejection: str = ""
+    """Value of `evolution.types.Rejection` where it could not."""
+    program_hash: str = ""
+    """By normal form: names of comments, spacing and such do not matter."""
+    parent_hash: str = ""
+    history: frozenset[str] = frozenset()
+    """Program hashes of the attempts shown."""
+    known: frozenset[str] = frozenset()
+    """Program hashes of the archive."""
+    text: str = ""
+    source: str = ""
+    """Of the program's main file; empty without one."""
+    tokens: int = 0
+    max_tokens: int = 0
+    truncated: bool = False
+    turn: int = 0
+    outcomes: tuple[bool, ...] = ()
+    """Public tests passed, in order."""
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+
+class Start(NamedTuple):
+    """One rollout to make."""
+
+    state: StartState
+    group: str
+    """Rollouts of one group begin with the same prompt."""
+    sample: int
+    """Which of its group: with the group it names the rollout's random numbers."""
+
+
+class Codec(Protocol):
+    """Between messages and the policy's tokens: the part of an engine's codec that episodes use."""
+
+    def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the prompt up to where the reply begins."""
+        ...
+
+    def encode_next(self, message: Message, *, ended: bool) -> tuple[int, ...]:
+        """Ids to append to a reply so that the conversation goes on; `ended`: the reply's last token was one of `ends`."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text, without special tokens."""
+        ...
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a reply."""
+        ...
+
+
+class Bounds(Protocol):
+    """The part of an engine's capabilities that episodes use."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Of prompt and completion together; None is unbounded."""
+        ...
+
+
+class Policy(Protocol):
+    """What acts: the part of an engine that episodes use. An engine is one as it stands."""
+
+    @property
+    def codec(self) -> Codec: ...
+
+    @property
+    def capabilities(self) -> Bounds: ...
+
+    @property
+    def version(self) -> int:
+        """Optimizer steps behind the weights."""
+        ...
+
+    def sample(self, prompts: Sequence[Prompt], *, each: Callable[[int, Sampled], None] | None = None) -> list[Sampled]:
+        """Continue all prompts; `each(index, sampled)` is called as soon as that one has ended."""
+        ...
