@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from difflib import get_close_matches
+from typing import Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from coevo.config import Config
 from coevo.engines.types import LossConfig, OptimConfig
@@ -29,18 +30,36 @@ TrainerName = Literal["grpo", "trl", "toy", "command"]
 
 
 class RewardConfig(Config):
-    """A weighted sum of named parts (docs/training.md has the formula of each)."""
+    """A weighted sum of named parts (docs/rewards.md has the formula of each)."""
 
     parts: dict[str, float] = Field(default_factory=lambda: {"search_gain": 1.0}, min_length=1)
     """Name (or PATH.py:FUNCTION, a function of a `Sample` that runs in a worker) to weight."""
     no_program: float = -1.0
-    """`metaevolve`, `lazy`: what a reply without a program earns; the others give 0 for it (`difference`: minus the parent's fitness)."""
+    """`metaevolve`, `lazy`: what a reply without a program earns; the others give 0 for it (`difference`: minus the parent's fitness).
+    `lazy`: also what a copy earns, and the least that any new program can."""
     worse: float = -1.0
     """`metaevolve`: what a regression earns."""
+    tolerance: float = Field(default=0.0, ge=0)
+    """Gains within this of 0 count as 0. Where fitness holds measured time, set it to the noise of an unchanged program (about 0.01):
+    else a renamed copy is paid, or punished, for jitter."""
     timeout_s: float = Field(default=5.0, gt=0)
     """Of one call of a reward function of your own."""
     length_soft: float = Field(default=0.75, ge=0, le=1)
     """`length`: a reply of up to this share of `max_tokens` costs nothing; from there linearly down to -1 at all of it."""
+
+    @field_validator("parts")
+    @classmethod
+    def _known(cls, parts: dict[str, float]) -> dict[str, float]:
+        known = dict.fromkeys(get_args(RewardName))
+        for name, weight in parts.items():
+            path, _, function = name.rpartition(":")
+            if not (path.endswith(".py") and function.isidentifier()) and name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else ""
+                raise ValueError(f"unknown reward {name!r}.{hint} Known: {', '.join(known)}, or PATH.py:FUNCTION")
+            if not weight:
+                raise ValueError(f"reward {name!r} has weight 0; leave it out, or give it a weight")
+        return parts
 
 
 class AdvantageConfig(Config):
@@ -62,7 +81,7 @@ class FilterConfig(Config):
 
     name: FilterName = "zero_spread"
     spread: float = Field(default=1e-6, ge=0)
-    """zero_spread: groups with max - min of the rewards at or below this are dead."""
+    """zero_spread: groups whose max - min of the rewards is at most this (times the largest |reward|, if that is over 1) are dead."""
     keep: float = Field(default=0.9, gt=0, le=1)
     """ema_threshold: aimed share of groups kept (its normal quantile sets the threshold: mean - z * std)."""
     decay: float = Field(default=0.1, gt=0, le=1)
@@ -70,7 +89,8 @@ class FilterConfig(Config):
     floor: float = Field(default=0.5, ge=0, le=1)
     """ema_threshold: at least this share of the groups with any spread is kept."""
     share: float = Field(default=0.25, gt=0, le=1)
-    """top_uncertain: the share of groups with the largest reward deviation that is kept. snr: the same by signal to noise."""
+    """top_uncertain: the share of groups with the largest reward deviation that is kept. snr: the same by signal to noise (how far
+    apart the rewards' best two clusters are, against the spread inside them)."""
     replace: int = Field(default=1, ge=0, le=16)
     """Extra rounds of sampling that may replace dropped groups in a step; 0 trains on what is left."""
 
