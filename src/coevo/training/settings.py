@@ -8,6 +8,8 @@ from typing import Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from coevo.config import Config
+from coevo.engines.settings import EngineConfig as EngineConfig
+from coevo.engines.settings import LoraConfig as LoraConfig
 from coevo.engines.types import LossConfig, OptimConfig
 from coevo.episodes.types import EpisodeConfig
 from coevo.evolution.settings import SearchConfig
@@ -141,32 +143,6 @@ class EvalConfig(Config):
     """Rollouts per task."""
     patience: int | None = Field(default=None, ge=1)
     """Stop early after this many evaluations without a new best; None never does."""
-
-
-class LoraConfig(Config):
-    """Low-rank adapters instead of all weights (package peft)."""
-
-    rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32.0, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: str = "all-linear"
-
-
-class EngineConfig(Config):
-    """What computes."""
-
-    name: Literal["torch", "tinker"] = "torch"
-    device: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16"] = "float32"
-    """Of the weights. Keep float32 for training; bfloat16 weights lose small steps."""
-    lora: LoraConfig | None = None
-    micro_tokens: int = Field(default=16_384, ge=1)
-    """Tokens (padding counted) of one forward and backward pass; the memory knob."""
-    sample_batch: int = Field(default=128, ge=1)
-    """Sequences sampled together."""
-    threads: int | None = Field(default=None, ge=1)
-    url: str = ""
-    """tinker: the server's address. The key comes from the environment (TINKER_API_KEY)."""
 
 
 class Recipe(Config):
