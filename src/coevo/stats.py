@@ -140,6 +140,79 @@ def paired_permutation_p(
     return sign_flip_p(list(differences), seed=seed, alternative=alternative, resamples=resamples)
 
 
+def crossed_bootstrap(
+    table: Sequence[Sequence[float]],
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    resamples: int = 5000,
+    rows: bool = True,
+    columns: bool = True,
+) -> tuple[Interval, float]:
+    """Percentile interval of the mean of a two-way table whose rows and columns are both samples (training seeds and tasks,
+    say), and the two-sided p-value of "the mean is 0". NaN marks a cell that was not measured.
+
+    Rows and columns are drawn with replacement, independently (the pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics
+    1(2)); its variance is at least that of the mean under crossed random effects, up to a factor (n - 1) / n per way, which
+    is not small for few rows. `rows` or `columns` False keeps that way as it is: the claim is then about these very rows or
+    columns. p is twice the smaller tail of the resampled means beyond 0, the observed table counted in.
+    """
+    data = np.asarray(table, dtype=float)
+    if data.ndim != 2 or data.size == 0 or np.isinf(data).any():
+        raise UsageError(
+            f"a crossed bootstrap needs a table of numbers (NaN for none), not an array of shape {data.shape}"
+        )
+    known = np.isfinite(data)
+    if not known.any():
+        raise UsageError("a crossed bootstrap needs one measured cell or more; there is none")
+    if not 0 < confidence < 1:
+        raise UsageError(f"confidence must lie between 0 and 1, not {confidence!r}")
+    filled = np.where(known, data, 0.0)
+    estimate = float(filled.sum() / known.sum())
+    if max(data.shape[0] * rows, data.shape[1] * columns) <= 1:
+        return Interval(estimate, math.nan, math.nan), math.nan
+    rng = np.random.Generator(np.random.Philox(seed))
+    row_weights, column_weights = (
+        _multiplicities(rng, n, resamples) if drawn else np.ones((resamples, n))
+        for n, drawn in zip(data.shape, (rows, columns), strict=True)
+    )
+    cells = ((row_weights @ known) * column_weights).sum(axis=1)
+    sums = ((row_weights @ filled) * column_weights).sum(axis=1)
+    means = sums[cells > 0] / cells[cells > 0]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    below, above = int((means <= 0).sum()), int((means >= 0).sum())
+    p = min(1.0, 2 * (1 + min(below, above)) / (1 + len(means)))
+    return Interval(estimate, float(low), float(high)), p
+
+
+def _multiplicities(rng: np.random.Generator, n: int, resamples: int) -> np.ndarray:
+    """How often each of n is drawn, per resample: (resamples, n)."""
+    return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for testing all of them (Holm 1979, step-down): the chance of one false claim or more stays below the
+    level, whatever their dependence. NaN stays NaN and is not counted."""
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
+    adjusted, least = [math.nan] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        least = max(least, min(1.0, (len(order) - rank) * p_values[i]))
+        adjusted[i] = least
+    return adjusted
+
+
+def minimum_detectable_effect(sd: float, n: int, *, alpha: float = 0.05, power: float = 0.8) -> float:
+    """The true mean difference that a two-sided test of n paired differences of standard deviation `sd` finds with probability
+    `power`: (z(1 - alpha / 2) + z(power)) sd / sqrt(n), by the normal approximation."""
+    from scipy import special
+
+    if n < 1 or not sd >= 0 or not 0 < alpha < 1 or not 0 < power < 1:
+        raise UsageError(f"no minimum detectable effect for sd={sd!r}, n={n!r}, alpha={alpha!r}, power={power!r}")
+    z = float(special.ndtri(1 - alpha / 2) + special.ndtri(power))
+    return z * sd / math.sqrt(n)
+
+
 def _checked(values: Sequence[float], what: str) -> np.ndarray:
     data = np.asarray(values, dtype=float)
     if data.ndim != 1 or data.size == 0:
