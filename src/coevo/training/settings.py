@@ -131,6 +131,29 @@ class StatesConfig(Config):
     """policy: states kept, newest first."""
     early: float = Field(default=0.5, ge=0, le=1)
     """policy: share drawn from the first half of the searches; the rest are late states, where improving is hard."""
+    style: Literal["rewrite", "diff"] = "rewrite"
+    """In which form the policy answers to states that runs and its own searches leave open: a whole program, or edits."""
+    limit: int = Field(default=20_000, ge=1)
+    """synth, search: states held in memory at most; of more, this many are picked at random (by the seed)."""
+
+    @field_validator("mix")
+    @classmethod
+    def _shares(cls, mix: dict[str, float]) -> dict[str, float]:
+        for name, share in mix.items():
+            if share < 0:
+                raise ValueError(f"the share of {name!r} is below 0")
+        if not any(mix.values()):
+            raise ValueError("no source has a share above 0")
+        return mix
+
+    @model_validator(mode="after")
+    def _given(self) -> Self:
+        wants = {name for name, share in self.mix.items() if share > 0}
+        if "synth" in wants and not self.trajectories:
+            raise ValueError("states.mix asks for 'synth': name folders made by `coevo synth` in states.trajectories")
+        if "search" in wants and not (self.runs or self.trajectories):
+            raise ValueError("states.mix asks for 'search': name run folders in states.runs, or states.trajectories")
+        return self
 
 
 class EvalConfig(Config):
@@ -141,6 +164,9 @@ class EvalConfig(Config):
     every: int = Field(default=20, ge=1)
     samples: int = Field(default=4, ge=1)
     """Rollouts per task."""
+    start: Literal["auto", "statement", "program"] = "auto"
+    """What the policy is put before: the statement alone, or the task's start program. auto: the statement where nothing else is
+    trained on."""
     patience: int | None = Field(default=None, ge=1)
     """Stop early after this many evaluations without a new best; None never does."""
 
@@ -178,7 +204,9 @@ class Recipe(Config):
     checkpoints: int = Field(default=3, ge=1)
     """Kept at most: the newest, and always the best by evaluation and the last."""
     max_kl: float | None = Field(default=None, gt=0)
-    """Stop when the divergence from the reference passes this."""
+    """Stop when the divergence from the reference passes this (measured by an extra pass where the loss has no KL term)."""
+    unmeasured: float = Field(default=0.5, ge=0, lt=1)
+    """A step with a larger share of rollouts that could not be measured is skipped; three such steps in a row end the run."""
     sandbox: SandboxConfig = SandboxConfig()
     pool: str = "local"
     sinks: tuple[str, ...] = ()
