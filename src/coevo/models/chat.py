@@ -78,6 +78,17 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(found)
 
 
+def token_ids(tokenizer: Any, text: str) -> list[int]:
+    """Ids of a text as it stands, without tokens that a tokenizer adds by itself."""
+    # lone surrogates have no UTF-8 form and would make the tokenizer raise
+    return tokenizer(text.encode("utf-8", "replace").decode(), add_special_tokens=False)["input_ids"]
+
+
+def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of sampled ids, without special tokens."""
+    return tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
 def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
     plain_messages = [{"role": m.role, "content": m.content} for m in messages]
     return tokenizer.apply_chat_template(plain_messages, tokenize=False, add_generation_prompt=True)

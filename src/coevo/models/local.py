@@ -6,13 +6,13 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coevo.errors import ModelError
 from coevo.models import chat, weights
+from coevo.models.machine import free_memory, out_of_memory, threads
 from coevo.models.sampler import Cancelled, Prompt, Sampled, sample
 from coevo.models.spec import ModelSpec
 from coevo.models.types import Completion, Request, Sampling, StopReason
@@ -115,8 +115,7 @@ class LocalModel:
         self.close()
 
     def _ids(self, text: str) -> list[int]:
-        # lone surrogates have no UTF-8 form and would make the tokenizer raise
-        return self._tokenizer(text.encode("utf-8", "replace").decode(), add_special_tokens=False)["input_ids"]
+        return chat.token_ids(self._tokenizer, text)
 
     def _prompt(self, request: Request) -> Prompt:
         text = chat.render(self._tokenizer, request.messages)
@@ -128,7 +127,7 @@ class LocalModel:
     def _sample(self, prompts: Sequence[Prompt]) -> list[Sampled]:
         """Sample; where memory runs out, again in two halves, down to one."""
         try:
-            with _threads(self.spec.threads):
+            with threads(self.spec.threads):
                 return sample(
                     self._model, prompts, ends=self._ends, decode=self._decode, cancelled=self._closing.is_set
                 )
@@ -137,20 +136,20 @@ class LocalModel:
         except ValueError as e:
             raise ModelError(f"{self.name}: {e}") from e
         except RuntimeError as e:
-            if not _out_of_memory(e):
+            if not out_of_memory(e):
                 raise ModelError(f"{self.name}: {type(e).__name__}: {e}") from e
             if len(prompts) == 1:
                 raise ModelError(
                     f"{self.name}: out of memory on {self._model.device} with one prompt of {len(prompts[0].ids)} tokens and a reply of up "
                     f"to {prompts[0].max_new}; lower max_tokens or context, take dtype=bfloat16, or a smaller model"
                 ) from e
-        _free_memory(self._model.device)
+        free_memory(self._model.device)
         log.warning("%s: out of memory with %d sequences at once; halving", self.name, len(prompts))
         half = len(prompts) // 2
         return self._sample(prompts[:half]) + self._sample(prompts[half:])
 
     def _decode(self, ids: list[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return chat.text_of(self._tokenizer, ids)
 
     def _completion(self, prompt: Prompt, sampled: Sampled, wall_s: float) -> Completion:
         text = self._decode(list(sampled.token_ids))
@@ -171,32 +170,3 @@ class LocalModel:
         if request.max_tokens < 1:
             error = f"max_tokens = {request.max_tokens} asks for nothing"
         return Completion("", StopReason.FAILED, self.name, error=error)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Let torch use `count` threads (None: as it is), then as many as before."""
-    import torch
-
-    before = torch.get_num_threads()
-    if count is None or count == before:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _out_of_memory(e: RuntimeError) -> bool:
-    import torch
-
-    return isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e) or "not enough memory" in str(e)
-
-
-def _free_memory(device: Any) -> None:
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

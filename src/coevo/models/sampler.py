@@ -6,7 +6,7 @@ bits with the shape of a batch, which now and then moves a draw across a boundar
 give equal replies.
 
 Layout of a batch, in columns: [prefix that all prompts share | left padding | rest of each prompt | sampled]. The shared prefix is
-computed once for all rows, which is most of the work when one prompt is sampled many times.
+computed once for all rows, and equal prompts once for all that continue them, which is most of the work when each is sampled many times.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ class Sampled(NamedTuple):
 
 @dataclass
 class _Row:
+    index: int
     prompt: Prompt
     uniforms: torch.Tensor
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     ended: StopReason | None = None
+
+    def sampled(self) -> Sampled:
+        return Sampled(tuple(self.tokens), tuple(self.logprobs), self.ended or StopReason.STOP)
 
 
 class Cancelled(Exception):
@@ -70,17 +74,19 @@ def sample(
     ends: Collection[int],
     decode: Callable[[list[int]], str],
     cancelled: Callable[[], bool] = lambda: False,
+    each: Callable[[int, Sampled], None] | None = None,
 ) -> list[Sampled]:
     """Continue all prompts together, each until an end token, a stop string, or `max_new` tokens (at least 1).
 
     `model` is a causal language model of transformers in eval mode; `decode` turns token ids into text. `cancelled` is asked
-    before each token. Raises `ValueError` for logits that are not numbers, `Cancelled`, and what torch raises for lack of memory.
+    before each token; `each(index, sampled)` is called as soon as that one has ended. Raises `ValueError` for logits that are not
+    numbers, `Cancelled`, and what torch raises for lack of memory.
     """
     import torch
 
     if not prompts:
         return []
-    rows = [_Row(prompt, _uniforms(prompt)) for prompt in prompts]
+    rows = [_Row(index, prompt, _uniforms(prompt)) for index, prompt in enumerate(prompts)]
     with torch.inference_mode():
         batch = _Batch(model, [prompt.ids for prompt in prompts])
         active, logits = list(rows), batch.prefill()
@@ -93,6 +99,8 @@ def sample(
                     row.tokens.append(token)
                     row.logprobs.append(logprob)
                     row.ended = _ended(row, token, ends, decode)
+                    if row.ended is not None and each is not None:
+                        each(row.index, row.sampled())
             alive = [i for i, row in enumerate(active) if row.ended is None]
             if not alive:
                 break
@@ -100,7 +108,7 @@ def sample(
                 batch.keep(alive)
                 active, tokens = [active[i] for i in alive], [tokens[i] for i in alive]
             logits = batch.step(tokens)
-    return [Sampled(tuple(r.tokens), tuple(r.logprobs), r.ended or StopReason.STOP) for r in rows]
+    return [row.sampled() for row in rows]
 
 
 def draw(logits: torch.Tensor, prompts: Sequence[Prompt], uniforms: Sequence[float]) -> tuple[list[int], list[float]]:
@@ -180,7 +188,9 @@ class _Batch:
         self._model = model
         self._device = model.device
         self._shared = min(_common(prompts), min(map(len, prompts)) - 1)
-        rest = [ids[self._shared :] for ids in prompts]
+        unique = {ids: i for i, ids in enumerate(dict.fromkeys(prompts))}
+        self._rows = [unique[ids] for ids in prompts]
+        rest = [ids[self._shared :] for ids in unique]
         width = max(map(len, rest))
         self._prefix = torch.tensor([prompts[0][: self._shared]], dtype=torch.long, device=self._device)
         self._rest = torch.tensor(
@@ -196,7 +206,7 @@ class _Batch:
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"  # renamed during transformers 5
 
     def prefill(self) -> torch.Tensor:
-        """Compute the prompts; logits (rows, vocabulary) of the first token to sample."""
+        """Compute the prompts, each once; logits (rows, vocabulary) of the first token to sample."""
         for start in range(0, self._shared, CHUNK):
             part = slice(start, min(start + CHUNK, self._shared))
             self._forward(self._prefix[:, part], self._mask[:1, : part.stop], self._positions[:1, part])
@@ -209,7 +219,10 @@ class _Batch:
             logits = self._forward(self._rest[:, part], self._mask[:, : columns.stop], self._positions[:, columns])
         assert logits is not None
         self._positions = self._positions[:, -1:]
-        return logits
+        if self._rows == list(range(len(self._rest))):
+            return logits
+        self.keep(self._rows)
+        return logits[self._rows]
 
     def step(self, tokens: Sequence[int]) -> torch.Tensor:
         """Add one token a row; logits (rows, vocabulary) of the next."""
@@ -221,7 +234,7 @@ class _Batch:
         return self._forward(ids, self._mask, self._positions)
 
     def keep(self, rows: list[int]) -> None:
-        """Go on with these rows only."""
+        """Go on with these rows only (or with copies of them)."""
         import torch
 
         index = torch.tensor(rows, device=self._device)

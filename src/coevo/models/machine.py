@@ -1,0 +1,38 @@
+"""What whoever computes with torch needs of the machine: threads, and what to do when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let torch use `count` threads (None: as it is), then as many as before."""
+    import torch
+
+    before = torch.get_numthreads()
+    if count is None or count == before:
+        yield
+        return
+    torch.set_numthreads(count)
+    try:
+        yield
+    finally:
+        torch.set_numthreads(before)
+
+
+def out_of_memory(e: RuntimeError) -> bool:
+    """Whether torch raised this for lack of memory, of the device or of the host."""
+    import torch
+
+    return isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e) or "not enough memory" in str(e)
+
+
+def free_memory(device: Any) -> None:
+    """Give cached memory of the device back, so that a smaller attempt can have it."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
