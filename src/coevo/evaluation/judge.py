@@ -36,18 +36,19 @@ Inner = TestedJudge | OpenJudge | OpenEvolveJudge
 class Judge:
     """Judges programs on one task, one at a time. Owns a sandbox with one worker; close it, or use it in a `with`.
 
-    The sandbox starts at the first use (or `open`), and has to run a known-good program before any candidate.
+    The sandbox starts at the first use (or `open`), and has to run a known-good program before any candidate. Given an open
+    sandbox in place of a config, the judge works in that one and leaves it open (`coevo.evaluation.judges` shares it so).
     """
 
     def __init__(
         self,
         task: Task,
         *,
-        sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - frozen
+        sandbox: SandboxConfig | Sandbox = SandboxConfig(),  # noqa: B008 - frozen
         efficiency: EfficiencyConfig = EfficiencyConfig(),  # noqa: B008 - frozen
     ) -> None:
         self.task = task
-        self._sandbox_config, self._efficiency = sandbox, efficiency
+        self._given, self._efficiency = sandbox, efficiency
         self._sandbox: Sandbox | None = None
         self._inner: Inner | None = None
 
@@ -57,9 +58,9 @@ class Judge:
         return self
 
     def close(self) -> None:
-        """End the sandbox. The judge can be opened again."""
+        """End the sandbox, if it is the judge's own. The judge can be opened again."""
         sandbox, self._sandbox, self._inner = self._sandbox, None, None
-        if sandbox is not None:
+        if sandbox is not None and sandbox is not self._given:
             sandbox.close()
 
     def __enter__(self) -> Judge:
@@ -129,10 +130,8 @@ class Judge:
 
     def _opened(self) -> Inner:
         if self._inner is None:
-            from coevo.sandbox import open_sandbox
-
             preload = self.task.config.preload
-            sandbox = self._sandbox = open_sandbox(self._sandbox_config, preload=preload, workers=1)
+            sandbox = self._sandbox = opened(self._given, preload)
             runner = Runner(sandbox, preload, self.task.config.limits)
             try:
                 canary(runner)
@@ -141,6 +140,15 @@ class Judge:
                 self.close()
                 raise
         return self._inner
+
+
+def opened(given: SandboxConfig | Sandbox, preload: Preload) -> Sandbox:
+    """A sandbox with one worker by its config; one that is open already, as it is."""
+    if not isinstance(given, SandboxConfig):
+        return given
+    from coevo.sandbox import open_sandbox
+
+    return open_sandbox(given, preload=preload, workers=1)
 
 
 def unmeasured(error: InfrastructureError) -> Findings:

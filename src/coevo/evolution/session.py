@@ -18,6 +18,7 @@ from pydantic import Field
 from coevo.config import Config, parse
 from coevo.errors import ConfigError, StoreError
 from coevo.evaluation.judge import Judge
+from coevo.evaluation.judges import deadline_s
 from coevo.evaluation.pool import Pool, open_pool
 from coevo.evolution.compare import Comparison, compare
 from coevo.evolution.prompt import TaskView, build_messages
@@ -31,7 +32,8 @@ from coevo.models.ensemble import Ensemble
 from coevo.models.replay import ReplayModel
 from coevo.runs import Budget, Run
 from coevo.sandbox.types import SandboxConfig
-from coevo.tasks import list_tasks, load_task, task_digest
+from coevo.tasks import load_task, task_digest
+from coevo.tasks.sets import task_ref
 from coevo.tasks.types import Task
 
 KIND = "evolve"
@@ -39,10 +41,6 @@ KIND = "evolve"
 
 STEPS = ("candidate",)
 """Kinds of events whose digest a replay must reach."""
-
-_PATIENCE_S, _WALLS = 120.0, 40
-"""A judge may take this many seconds plus so many wall limits of the task before its worker counts as hung."""
-
 
 class TaskRef(Config):
     """Which task a run is about, and the digest its judge had."""
@@ -79,7 +77,7 @@ class Setup(Config):
     @classmethod
     def of(cls, task: Task, **settings: object) -> Setup:
         """For a loaded task: a shipped one is kept by its name, any other by its folder."""
-        return cls.model_validate({"task": {"ref": reference(task), "digest": task_digest(task)}, **settings})
+        return cls.model_validate({"task": {"ref": task_ref(task), "digest": task_digest(task)}, **settings})
 
     @classmethod
     def read(cls, run: Run) -> Setup:
@@ -99,18 +97,9 @@ class Setup(Config):
         return task
 
 
-def reference(task: Task) -> str:
-    """What loads `task` again: its name where it is a shipped one, else its folder (with a family's parameters)."""
-    name, _, parameters = task.name.partition(":")
-    if name in list_tasks() and load_task(task.name).folder.resolve() == task.folder.resolve():
-        return task.name
-    return f"{task.folder.resolve()}:{parameters}" if parameters else str(task.folder.resolve())
-
-
 def judges(task: Task, spec: str, sandbox: SandboxConfig) -> Pool:
     """A pool of judges of one task."""
-    deadline = _PATIENCE_S + _WALLS * task.config.limits.wall
-    return open_pool(spec, partial(Judge, task, sandbox=sandbox), deadline_s=deadline)
+    return open_pool(spec, partial(Judge, task, sandbox=sandbox), deadline_s=deadline_s(task))
 
 
 def preflight(task: Task, models: Ensemble, config: SearchConfig, budget: Budget) -> list[tuple[str, Plan]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from coevo.programs import Program
 from coevo.tasks.contents import check_contents
 from coevo.tasks.family import resolve_family
 from coevo.tasks.testfile import FILE as TESTS
-from coevo.tasks.testfile import read_tests
+from coevo.tasks.testfile import UnreadTests, read_tests
 from coevo.tasks.types import Kind, Task, TaskAlias, TaskConfig, Test
 
 LIBRARY = Path(__file__).parent / "library"
@@ -45,10 +45,11 @@ def list_tasks() -> list[str]:
     return sorted(path.parent.name for path in LIBRARY.glob(f"*/{CONFIG}"))
 
 
-def load_task(ref: str | Path) -> Task:
+def load_task(ref: str | Path, *, lazy: bool = False) -> Task:
     """The task that `ref` names (see the module's description of references).
 
-    A shipped name is looked up first; a folder of the same name is reached as `./name`.
+    A shipped name is looked up first; a folder of the same name is reached as `./name`. `lazy` leaves tests.jsonl unread,
+    and so unchecked, until the task is judged.
     """
     folder, parameters = _locate(ref)
     if not _is_dir(str(folder)):
@@ -64,7 +65,7 @@ def load_task(ref: str | Path) -> Task:
         )
     data = read_yaml(folder / CONFIG)
     if "alias" in data:
-        return _aliased(data, folder, parameters)
+        return _aliased(data, folder, parameters, lazy=lazy)
     config = resolve_family(_config(data, folder), parameters, where=str(folder / CONFIG))
     start = _program(folder, "program")
     if start is None:
@@ -75,7 +76,7 @@ def load_task(ref: str | Path) -> Task:
         start,
         reference=_program(folder, "reference"),
         baseline=_program(folder, "baseline"),
-        written_tests=_written_tests(folder, config.kind),
+        written_tests=_written_tests(folder, config.kind, lazy=lazy),
         source_files=_judge_files(folder),
     )
     check_contents(task)
@@ -163,7 +164,7 @@ def _config(data: dict[str, Any], folder: Path) -> TaskConfig:
     return parse(TaskConfig, data, where=str(folder / CONFIG))
 
 
-def _aliased(data: dict[str, Any], folder: Path, parameters: dict[str, str]) -> Task:
+def _aliased(data: dict[str, Any], folder: Path, parameters: dict[str, str], *, lazy: bool) -> Task:
     alias = parse(TaskAlias, data, where=str(folder / CONFIG)).alias
     if parameters:
         raise TaskError(f"{folder.name!r} is another name of {alias!r} and takes no parameters; give them to that task")
@@ -172,7 +173,7 @@ def _aliased(data: dict[str, Any], folder: Path, parameters: dict[str, str]) -> 
         read_yaml(target / CONFIG) if (target / CONFIG).is_file() else {}
     ):
         raise TaskError(f"{folder / CONFIG}: alias {alias!r} leads to another alias; name the task itself")
-    return load_task(alias)
+    return load_task(alias, lazy=lazy)
 
 
 def _load_foreign(folder: Path, parameters: dict[str, str]) -> Task:
@@ -198,13 +199,13 @@ def _program(folder: Path, role: str) -> Program | None:
         raise TaskError(str(e)) from None
 
 
-def _written_tests(folder: Path, kind: Kind) -> tuple[Test, ...]:
+def _written_tests(folder: Path, kind: Kind, *, lazy: bool) -> Sequence[Test]:
     path = folder / TESTS
     if not path.exists():
         return ()
     if kind not in (Kind.FUNCTION, Kind.STDIO):
         raise TaskError(f"{path}: kind {kind} is judged by score.py and has no {TESTS}; remove it or change the kind")
-    return read_tests(path, kind)
+    return UnreadTests(path.resolve(), kind) if lazy else read_tests(path, kind)
 
 
 def _judge_files(folder: Path) -> tuple[str, ...]:

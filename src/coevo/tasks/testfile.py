@@ -9,9 +9,10 @@ Blank lines are skipped. A broken line is an error that names file, line and wha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, overload
 
 from coevo.errors import TaskError
 from coevo.tasks.types import Kind, Split, Test
@@ -43,6 +44,27 @@ def read_tests(path: Path, kind: Kind) -> tuple[Test, ...]:
     except OSError as e:
         raise TaskError(f"cannot read {path}: {e.strerror or e}") from None
     return tuple(tests)
+
+
+@dataclass(frozen=True)
+class UnreadTests(Sequence[Test]):
+    """The tests of a file, read (and checked) whenever they are asked for: what a set of thousands of tasks holds of each."""
+
+    path: Path
+    kind: Kind
+
+    def __iter__(self) -> Iterator[Test]:
+        return iter(read_tests(self.path, self.kind))
+
+    def __len__(self) -> int:
+        return len(read_tests(self.path, self.kind))
+
+    @overload
+    def __getitem__(self, index: int) -> Test: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Test]: ...
+    def __getitem__(self, index: int | slice) -> Test | Sequence[Test]:
+        return read_tests(self.path, self.kind)[index]
 
 
 def write_tests(path: Path, tests: Iterable[Test], kind: Kind) -> None:

@@ -30,7 +30,7 @@ judge: trusted code of the task's author, run outside, and they see nothing of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -178,8 +178,8 @@ class Task:
     start: Program
     reference: Program | None = None
     baseline: Program | None = None
-    written_tests: tuple[Test, ...] = ()
-    """Those of tests.jsonl; what generate.py makes is added when the task is judged."""
+    written_tests: Sequence[Test] = ()
+    """Those of tests.jsonl (of a task loaded lazily: read whenever asked for); what generate.py makes is added when the task is judged."""
     source_files: tuple[str, ...] = ()
     """Names of the judge's files in `folder` that the digest covers."""
 
