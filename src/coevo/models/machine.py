@@ -12,15 +12,15 @@ def threads(count: int | None) -> Iterator[None]:
     """Let torch use `count` threads (None: as it is), then as many as before."""
     import torch
 
-    before = torch.get_numthreads()
+    before = torch.get_num_threads()
     if count is None or count == before:
         yield
         return
-    torch.set_numthreads(count)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_numthreads(before)
+        torch.set_num_threads(before)
 
 
 def out_of_memory(e: RuntimeError) -> bool:
