@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from typing import Literal
 
-from coevo.errors import UsageError, pick
+from coevo.errors import UsageError
 from coevo.training.settings import AdvantageConfig, AdvantageName
 
 DEAD = 1e-6
@@ -35,7 +35,7 @@ def advantages(
     """
     if parents is not None and len(parents) != len(rewards):
         raise UsageError(f"{len(parents)} parents for {len(rewards)} rollouts; give one for each")
-    compare = pick(config.name, _METHODS, kind="advantage")
+    compare = _METHODS[config.name]
     by_turn = config.name in ("per_turn", "best_of_k")
     returns = [_returns(row, config.returns, config.discount) for row in rewards]
     cells: dict[Hashable, list[tuple[int, int]]] = {}
