@@ -141,6 +141,17 @@ def test_a_crossover_reads_like_a_rewrite():
     assert apply_rewrite(BLOCKED, fence(GOOD), Edit.CROSSOVER).edit is Edit.CROSSOVER
 
 
+def test_what_is_written_from_the_statement_alone_is_the_whole_file():
+    written = apply_rewrite(BLOCKED, fence(GOOD), Edit.WRITE)
+    assert written.edit is Edit.WRITE and written.program == Program.of(GOOD)
+    again = apply_rewrite(BLOCKED, fence(BLOCKED.source), Edit.WRITE)
+    assert again.program is not None and again.program.id == BLOCKED.id
+    assert "EVOLVE" not in again.program.source
+    both = apply_rewrite(PAIR, fence(SQUARE[10:-4]), Edit.WRITE)
+    assert both.program is not None and dict(both.program.files)["helper.py"] == dict(PAIR.files)["helper.py"]
+    assert apply_rewrite(BLOCKED, "I cannot help with that.", Edit.WRITE).rejection is Rejection.REFUSAL
+
+
 def test_a_rewrite_keeps_the_line_ends_of_the_file():
     parent = Program.of(BLOCKED.source.replace("\n", "\r\n"))
     assert apply_rewrite(parent, fence(GOOD)).program.source == WHOLE.replace("\n", "\r\n")

@@ -49,6 +49,21 @@ CASES = {
     "rewrite": (VIEW, CONTEXT, Edit.REWRITE),
     "diff": (VIEW, CONTEXT, Edit.DIFF),
     "crossover": (VIEW, CONTEXT, Edit.CROSSOVER),
+    "write": (
+        VIEW,
+        replace(
+            CONTEXT,
+            parent=replace(
+                PARENT,
+                program=Program.of(
+                    "# EVOLVE-BLOCK-START\nimport math\n\n\ndef total(n: int, *, step: float = 2.0) -> int:\n"
+                    '    """The sum.\n\n    Of the first n.\n    """\n    # slow\n    return sum(range(0, 2 * n, 2))\n'
+                    "# EVOLVE-BLOCK-END\n"
+                ),
+            ),
+        ),
+        Edit.WRITE,
+    ),
     "first_open": (
         OPEN,
         Context(Attempt(Program.of("def points(n):\n    return []\n"), 0.25, score=4.0)),
@@ -210,3 +225,19 @@ def test_an_answer_in_the_asked_form_is_read():
     assert apply_diff(PARENT.program, edit).program == program("n * (n - 1)")
     rewrite = "```python\ndef total(n):\n    return n * (n - 1)\n```"
     assert apply_rewrite(PARENT.program, rewrite).program == program("n * (n - 1)")
+
+
+@given(st.sampled_from(["rewrite", "first_open", "files"]), st.text(max_size=40), st.floats(0, 1))
+def test_from_the_statement_alone_nothing_of_any_program_is_shown(name, feedback, fitness):
+    view, context, _ = CASES[name]
+    plain = build_messages(view, context, style=Edit.WRITE)
+    changed = replace(context.parent, fitness=fitness, feedback=feedback)
+    assert build_messages(view, Context(changed), style=Edit.WRITE) == plain
+    assert "fitness" not in plain[1].content.replace("Fitness grows", "").replace("gives a higher fitness", "")
+    for line in context.parent.program.source.splitlines():
+        assert line.startswith(("def ", "#")) or line not in plain[1].content
+
+
+def test_a_start_without_its_entry_as_a_function_shows_no_head():
+    shown_text = build_messages(VIEW, Context(Attempt(Program.of("total = sum\n"), None)), style=Edit.WRITE)[1].content
+    assert shown_text.endswith("Write the program. Give it complete in one ```python code fence.\n")

@@ -6,7 +6,7 @@ blocks (see `coevo.evolution.hunks`), all of which apply or none. For a program 
 `### file: name.py` before a fence or block says which one is meant; without it, the main file.
 
 What is accepted always compiles, differs from its parent, and leaves the text outside the EVOLVE-BLOCK
-byte for byte as it was. Any text is a valid argument: these functions never raise for a reply.
+byte for byte as it was (but for `Edit.WRITE`, which knows no parent). Any text is a valid argument: these functions never raise for a reply.
 """
 
 from __future__ import annotations
@@ -25,8 +25,14 @@ from coevo.programs import MAX_PROGRAM_BYTES, Program
 
 
 def apply_rewrite(parent: Program, reply: str, edit: Edit = Edit.REWRITE) -> Proposal:
-    """The child that a reply with fenced code describes. `edit` names the proposal (a crossover reads the same)."""
+    """The child that a reply with fenced code describes. `edit` names the proposal (a crossover reads the same).
+
+    For `Edit.WRITE` the parent is the start program, which the model did not see: the code takes the place of its whole main file,
+    markers or not, and may well come out as the parent again.
+    """
     try:
+        if edit is Edit.WRITE:
+            parent = replace(parent, files=tuple((name, blocks.without_markers(text)) for name, text in parent.files))
         text = _readable(reply)
         found = fences(text)
         chosen = _by_file(parent, found) if found.complete and found.unclosed is None else {}
@@ -216,7 +222,7 @@ def _child(parent: Program, sources: Mapping[str, str], edit: Edit) -> Proposal:
         if name.endswith(".py") and (problem := fault(sources[name], name)):
             raise Refused(Rejection.SYNTAX, f"The result is not valid Python: {problem}.")
     child = Program.of(sources, parent.main)
-    if not changed or child.id == parent.id:
+    if edit is not Edit.WRITE and (not changed or child.id == parent.id):
         raise Refused(Rejection.UNCHANGED, "The result is the current program again. Change what it does.")
     return Proposal(edit, child)
 

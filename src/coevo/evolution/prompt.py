@@ -9,12 +9,15 @@ field for them.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 
 from coevo.errors import UsageError
 from coevo.evolution import blocks
+from coevo.evolution.syntax import parse
 from coevo.evolution.types import Attempt, Context, Edit
 from coevo.models.types import Message
 from coevo.programs import Program
@@ -34,6 +37,7 @@ MAX_TICKS = 32
 _TOO_MANY_TICKS = re.compile(f"`{{{MAX_TICKS},}}")
 
 SYSTEM = "You improve Python programs. You answer with code in exactly the format that is asked for."
+SYSTEM_WRITE = "You write Python programs. You answer with code in exactly the format that is asked for."
 
 _IMPORTABLE = {
     Preload.STDLIB: "the standard library",
@@ -76,11 +80,13 @@ def build_messages(view: TaskView, context: Context, *, style: Edit, max_chars: 
 
     What does not fit goes in this order: earlier attempts (worst first), inspirations (last first; a crossover keeps one),
     then the end of the feedback. Statement and current program are never shortened: if they do not fit, a
-    `UsageError` says what is needed. `style` is rewrite, diff or crossover.
+    `UsageError` says what is needed. `style` is rewrite, diff or crossover; or write, which shows the statement alone: of the
+    context only what the start program (its parent) says of the entry, its signature and docstring.
     """
     parts = _Parts.of(view, context, style)
     text = parts.text()
-    while (excess := len(SYSTEM) + len(text) - max_chars) > 0:
+    system = SYSTEM_WRITE if style is Edit.WRITE else SYSTEM
+    while (excess := len(system) + len(text) - max_chars) > 0:
         shorter = parts.shortened(excess)
         if shorter is None:
             raise UsageError(
@@ -89,7 +95,7 @@ def build_messages(view: TaskView, context: Context, *, style: Edit, max_chars: 
             )
         parts = shorter
         text = parts.text()
-    return Message("system", SYSTEM), Message("user", text)
+    return Message("system", system), Message("user", text)
 
 
 def worst_case_chars(
@@ -124,8 +130,10 @@ class _Parts:
 
     @classmethod
     def of(cls, view: TaskView, context: Context, style: Edit) -> _Parts:
+        if style is Edit.WRITE:
+            return cls(view, style, context.parent, (), (), "", "")
         if style not in (Edit.REWRITE, Edit.DIFF, Edit.CROSSOVER):
-            raise UsageError(f"no model writes a {style.value!r}; the styles are rewrite, diff and crossover")
+            raise UsageError(f"no model writes a {style.value!r}; the styles are rewrite, diff, crossover and write")
         seen = {context.parent.program.id}
         others = _fresh(context.inspirations, seen)[:MAX_INSPIRATIONS]
         history = _fresh(sorted(context.history, key=_rank), seen)[-MAX_HISTORY:]
@@ -145,7 +153,10 @@ class _Parts:
         return None
 
     def text(self) -> str:
-        sections = [f"# Task\n\n{self.view.statement}", _rules(self.view, self.parent.program)]
+        sections = [f"# Task\n\n{self.view.statement}", _rules(self.view, self.parent.program, self.style)]
+        if self.style is Edit.WRITE:
+            sections.append(_ask_write(self.view, self.parent.program))
+            return "\n\n".join(sections) + "\n"
         if self.history:
             shown = [_attempt(f"Attempt {i}", a) for i, a in enumerate(self.history, 1)]
             sections.append("\n\n".join(["# Earlier attempts, worst first", *shown]))
@@ -188,7 +199,7 @@ def _cut(text: str, limit: int) -> str:
     return text[: limit - len(mark)].rstrip() + mark if limit > 2 * len(mark) else ""
 
 
-def _rules(view: TaskView, program: Program) -> str:
+def _rules(view: TaskView, program: Program, style: Edit) -> str:
     lines: list[str] = []
     entry = f"`{view.entry}`" if view.entry else "the entry function"
     if view.kind is Kind.STDIO:
@@ -205,7 +216,7 @@ def _rules(view: TaskView, program: Program) -> str:
         lines.append("An evaluator runs the program and gives it a fitness. Higher is better.")
     lines.append(f"You can import {view.importable}, nothing else. There is no network.")
     lines.append(f"Each run may use {view.cpu_s:g} s of CPU time and {view.memory_mb} MB of memory.")
-    if _blocks(program):
+    if style is not Edit.WRITE and _blocks(program):
         lines.append(f"Only the lines between `# {blocks.START}` and `# {blocks.END}` may change.")
     return "# Rules\n\n" + "\n".join(f"- {line}" for line in lines)
 
@@ -281,3 +292,23 @@ def _ask(style: Edit, program: Program, others: bool) -> str:
     else:
         form = "Give the complete program in one ```python code fence."
     return f"# Answer\n\n{goal} {form}"
+
+
+def _ask_write(view: TaskView, start: Program) -> str:
+    """What to write, from nothing: the start program shows how its entry is called, never how it works."""
+    ask = "# Answer\n\nWrite the program. Give it complete in one ```python code fence."
+    head = _signature(start.source, view.entry) if view.entry else None
+    return f"{ask} It defines:\n\n{_fenced(head, 'python')}" if head else ask
+
+
+def _signature(source: str, entry: str) -> str | None:
+    """The head of the function `entry` with its docstring, in the parser's own layout; None where the source has no such function."""
+    tree = parse(source)
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)] if tree else []
+    node = next((node for node in reversed(found) if node.name == entry), None)
+    if node is None:
+        return None
+    head = copy(node)  # the tree is shared
+    head.body = node.body[:1] if ast.get_docstring(node) is not None else [ast.Expr(ast.Constant(...))]
+    head.decorator_list = []
+    return ast.unparse(head)

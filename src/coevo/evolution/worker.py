@@ -27,7 +27,7 @@ class Order:
     edit: Edit
     context: Context
     reply: str = ""
-    """Of the model, for rewrite, diff and crossover."""
+    """Of the model, for rewrite, diff, crossover and write."""
     offsets: tuple[float, ...] = ()
     """`tune`: moves of the constants, in units of their scales."""
     seed: int = 0
@@ -87,7 +87,7 @@ def _proposal(order: Order) -> Proposal:
     match order.edit:
         case Edit.START:
             return Proposal(Edit.START, parent)
-        case Edit.REWRITE | Edit.CROSSOVER:
+        case Edit.REWRITE | Edit.CROSSOVER | Edit.WRITE:
             return apply_rewrite(parent, order.reply, order.edit)
         case Edit.DIFF:
             found = apply_diff(parent, order.reply)
