@@ -42,6 +42,7 @@ KIND = "evolve"
 STEPS = ("candidate",)
 """Kinds of events whose digest a replay must reach."""
 
+
 class TaskRef(Config):
     """Which task a run is about, and the digest its judge had."""
 
