@@ -1,7 +1,7 @@
 """Advantages: agreement with enumeration, and the algebra that every method owes."""
 
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 from statistics import mean, stdev
 
 import pytest
@@ -45,7 +45,7 @@ def test_best_of_k_gives_equal_values_equal_credit_and_keeps_order(values, data)
     credit = dict(zip(values, best_of_k(values, k), strict=True))
     assert best_of_k(values, k) == [credit[v] for v in values]
     ranked = sorted(credit)
-    assert all(credit[low] <= credit[high] + 1e-9 for low, high in zip(ranked, ranked[1:], strict=False))
+    assert all(credit[low] <= credit[high] + 1e-9 for low, high in pairwise(ranked))
 
 
 @given(GROUP)
