@@ -39,6 +39,13 @@ class EngineConfig(Config):
     threads: int | None = Field(default=None, ge=1)
     url: str = ""
     """tinker: the server's address. The key comes from the environment (TINKER_API_KEY)."""
+    reduction: Literal["auto", "sum", "sequence_mean"] = "auto"
+    """tinker: how the server adds up gradients: sum (as documented) or the mean over each sequence and over sequences (SkyRL on
+    JAX). auto: as the server says, else measured."""
+    patience_s: float = Field(default=60.0, gt=0)
+    """tinker: how long a server that is down or failing is tried again."""
+    deadline_s: float = Field(default=3600.0, gt=0)
+    """tinker: the longest that one operation may take."""
 
 
 __all__ = ["EngineConfig", "LoraConfig"]
