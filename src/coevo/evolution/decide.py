@@ -73,7 +73,7 @@ def decide(state: State, step: int, models: Mapping[str, float]) -> Decision:
         island.index,
         parent.id,
         others=_others(state, island, parent.id, edit, rng),
-        history=_history(state, island, parent.id) if edit in MODEL_EDITS else (),
+        history=history_of(state, island, parent.id) if edit in MODEL_EDITS else (),
         model=model,
         rejected=state.rejected.get(parent.id, "") if edit in MODEL_EDITS and state.strategy.history else "",
         at=state.commits,
@@ -137,7 +137,7 @@ def _others(state: State, island: Island, parent: str, edit: Edit, rng: random.R
     return (*first, *(name for name in shown if name not in first))[: max(state.config.inspirations, len(first))]
 
 
-def _history(state: State, island: Island, parent: str) -> tuple[str, ...]:
+def history_of(state: State, island: Island, parent: str) -> tuple[str, ...]:
     """Earlier attempts: the parent's last measured children, then its living ancestors, nearest first."""
     if not state.strategy.history or not state.config.history:
         return ()
