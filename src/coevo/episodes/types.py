@@ -113,6 +113,8 @@ class Rollout:
     wall_s: float = 0.0
     prompt: str = ""
     """The first prompt as text, without special tokens."""
+    truth: bool = False
+    """Whether it was drawn to be judged on hidden tests, too (`EpisodeConfig.truth`)."""
     extra: dict[str, float] = field(default_factory=dict)
 
     @property

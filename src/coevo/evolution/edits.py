@@ -68,6 +68,18 @@ def apply_diff(parent: Program, reply: str) -> Proposal:
         return Proposal(Edit.DIFF, None, e.reason, e.detail)
 
 
+def apply_reply(parent: Program, reply: str, edit: Edit) -> Proposal:
+    """The child that a model's reply describes, by the style it was asked for: rewrite, crossover, write or diff."""
+    if edit is not Edit.DIFF:
+        return apply_rewrite(parent, reply, edit)
+    found = apply_diff(parent, reply)
+    if found.rejection is Rejection.NO_CODE:
+        # Weak models answer with the whole program where edits were asked for.
+        whole = apply_rewrite(parent, reply, Edit.DIFF)
+        return whole if whole.program is not None else found
+    return found
+
+
 def finished(parent: Program, sources: Mapping[str, str], edit: Edit) -> Proposal:
     """The child with these files after every check an edit must pass; what operators end with."""
     try:

@@ -98,6 +98,38 @@ def build_messages(view: TaskView, context: Context, *, style: Edit, max_chars: 
     return Message("system", system), Message("user", text)
 
 
+def build_next(before: Attempt | None, after: Attempt | None, *, style: Edit, rejected: str = "") -> Message:
+    """What a policy is told after a reply, where a conversation goes on: facts, and the same request again.
+
+    `before` is the current program that the reply was to improve (None: there is none yet, as after a first `write`); `after`
+    the reply's own program as it was judged, or None where `rejected` says why there is none. A program becomes the current one
+    when it is strictly better (`better`). After a diff it is shown, since SEARCH must repeat it.
+    """
+    sections: list[str] = []
+    current = before
+    if after is None:
+        sections.append(f"Your answer was rejected: {_cut(_clean(rejected), MAX_REJECTED)}")
+    else:
+        than = f" The current program: {_measures(before)}." if before else ""
+        sections.append(f"Your program: {_measures(after)}.{than}")
+        if feedback := _cut(_clean(after.feedback), MAX_FEEDBACK):
+            sections.append(f"Feedback:\n{_fenced(feedback, 'text')}")
+        if better(after, before):
+            current = after
+            sections.append("Your program is the current program now.")
+            if style is Edit.DIFF:
+                sections.append(_sources(after.program))
+    if after is None or current is not after:
+        sections.append("The current program stays as it was." if current else "There is no current program yet.")
+    goal = "Write a better version of the current program." if current else "Write the program."
+    return Message("user", "\n\n".join([*sections, f"{goal} Answer in the same form."]))
+
+
+def better(attempt: Attempt, than: Attempt | None) -> bool:
+    """Whether an attempt becomes the current program of a conversation: strictly fitter than the one before, or the first there is."""
+    return attempt.fitness is not None and (than is None or than.fitness is None or attempt.fitness > than.fitness)
+
+
 def worst_case_chars(
     view: TaskView, start: Program, *, style: Edit, program_chars: int, max_chars: int = MAX_CHARS
 ) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from coevo.evaluation.judge import Judge
 from coevo.evaluation.types import Evaluation, Failure, Outcome
-from coevo.evolution.edits import apply_diff, apply_rewrite
+from coevo.evolution.edits import apply_reply
 from coevo.evolution.features import features
 from coevo.evolution.operators import constants, mutate, splice, tune
 from coevo.evolution.records import Traits, packed
@@ -87,15 +87,8 @@ def _proposal(order: Order) -> Proposal:
     match order.edit:
         case Edit.START:
             return Proposal(Edit.START, parent)
-        case Edit.REWRITE | Edit.CROSSOVER | Edit.WRITE:
-            return apply_rewrite(parent, order.reply, order.edit)
-        case Edit.DIFF:
-            found = apply_diff(parent, order.reply)
-            if found.rejection is Rejection.NO_CODE:
-                # Weak models answer with the whole program where edits were asked for.
-                whole = apply_rewrite(parent, order.reply, Edit.DIFF)
-                return whole if whole.program is not None else found
-            return found
+        case Edit.REWRITE | Edit.CROSSOVER | Edit.WRITE | Edit.DIFF:
+            return apply_reply(parent, order.reply, order.edit)
         case Edit.TUNE:
             if not order.offsets:
                 return Proposal(Edit.TUNE, None, Rejection.NOTHING_TO_CHANGE, "The program has no constants to tune.")
