@@ -1,0 +1,163 @@
+"""What the mini model reads before any reinforcement: puzzles, programs, what tests say of them, and edits of every kind.
+
+An example is a prompt, as searches write it, and a reply. The replies are what careless programmers do: few of them
+know better. So the model comes out of it with the language (programs, how results follow from them, the form of an answer) and with
+many habits of editing, of which few are good. Which of them pay is left to reinforcement.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from coevo.config import Config
+from coevo.evaluation.feedback import suite_feedback
+from coevo.evaluation.types import TestResult
+from coevo.evolution.prompt import build_messages
+from coevo.evolution.types import Attempt, Context, Edit
+from coevo.mini.families import COMMON, COMPOSED, RARE, Expression, Family, Puzzle, draw_puzzle, draw_start
+from coevo.mini.tokens import view_of
+from coevo.models.types import Message
+from coevo.programs import Program
+from coevo.streams import stream
+
+Cases = tuple[Expression, ...]
+
+
+class CorpusConfig(Config):
+    """Which examples, and how often."""
+
+    write: float = Field(default=0.2, ge=0, le=1)
+    """Share of examples that show the statement alone and answer with a program."""
+    diff: float = Field(default=0.0, ge=0, le=1)
+    """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
+    history: float = Field(default=0.4, ge=0, le=1)
+    """Share of the edits that show an earlier attempt."""
+    listed: float = Field(default=0.5, ge=0, le=1)
+    """Chance that a new expression is one of the statement's list; else it is any."""
+    habits: dict[str, float] = Field(
+        default_factory=lambda: {
+            "copy": 0.1,
+            "one": 0.45,
+            "two": 0.15,
+            "fresh": 0.15,
+            "failing": 0.1,
+            "informed": 0.05,
+        },
+        min_length=1,
+    )
+    """Weights of what an edit does. copy: nothing. one, two: that many cases get a new expression. fresh: all do. failing: one
+    that the feedback names as wrong. informed: that one, with an expression that agrees with the test shown."""
+
+
+@dataclass(frozen=True)
+class Example:
+    messages: tuple[Message, ...]
+    reply: str
+
+
+def draw_example(config: CorpusConfig, seed: int, index: int) -> Example:
+    """Example `index` of the corpus with this seed: a function of its arguments."""
+    rng = stream(seed, "mini", "corpus", index)
+    puzzle = draw_puzzle(_family(rng), "train", rng)
+    if rng.random() < config.write:
+        return _written(config, puzzle, rng)
+    shown = list(_attempts(puzzle, 2 if rng.random() < config.history else 1, rng))
+    (parent, cases), *earlier = shown
+    style = Edit.DIFF if rng.random() < config.diff else Edit.REWRITE
+    context = Context(parent, history=tuple(attempt for attempt, _ in earlier))
+    messages = build_messages(view_of(puzzle.statement), context, style=style)
+    child = _edited(config, puzzle, cases, rng)
+    return Example(messages, answer(puzzle, cases, child, style))
+
+
+def answer(puzzle: Puzzle, cases: Cases, child: Cases, style: Edit) -> str:
+    """The reply that makes `child` of `cases`, in the form that the style asks for."""
+    if style is not Edit.DIFF:
+        return f"```python\n{puzzle.source(child)}```"
+    old, new = puzzle.source(cases).rstrip("\n").split("\n"), puzzle.source(child).rstrip("\n").split("\n")
+    changed = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b] or [len(old) - 1]
+    hunks = []
+    for i in changed:
+        start = max(0, i - 1)  # The condition above the line, so that it is the only place.
+        before, after = "\n".join(old[start : i + 1]), "\n".join([*old[start:i], new[i]])
+        hunks.append(f"<<<<<<< SEARCH\n{before}\n=======\n{after}\n>>>>>>> REPLACE")
+    return "\n".join(hunks)
+
+
+def attempt_of(puzzle: Puzzle, cases: Cases) -> Attempt:
+    """A program with the fitness and feedback that its public tests give it."""
+    results = []
+    for i, (k, a, b) in enumerate(puzzle.public, 1):
+        got, expected = cases[k].at(a, b), puzzle.expected(k, a, b)
+        said = "" if got == expected else f"solve({k}, {a}, {b}): got {got}, expected {expected}"
+        results.append(TestResult(f"test {i}", got == expected, "wrong", said))
+    share = sum(result.passed for result in results) / len(results)
+    return Attempt(Program.of(puzzle.source(cases)), share, share, feedback=suite_feedback(results))
+
+
+def _family(rng: random.Random) -> Family:
+    """Any number of cases, any shape, any expressions: the language is wider than the puzzles that are trained on."""
+    shape = "table" if rng.random() < 0.25 else "chain"
+    cases = rng.randint(3, 8)
+    kind = rng.random()
+    if kind < 0.6:
+        pool = COMMON
+    elif kind < 0.8:
+        pool = (*COMMON, *RARE)
+    else:
+        pool = (*rng.sample(COMPOSED, 12), *COMMON[:2])
+    return Family("corpus", "any", cases, shape, pool, distractors=rng.randint(0, 3))
+
+
+def _attempts(puzzle: Puzzle, count: int, rng: random.Random) -> list[tuple[Attempt, Cases]]:
+    """The current program first, and an earlier one from which it may come."""
+    right = rng.random()
+    current = tuple(
+        case if rng.random() < right else rng.choice(puzzle.listed if rng.random() < 0.7 else COMMON)
+        for case in puzzle.cases
+    )
+    found = [(attempt_of(puzzle, current), current)]
+    if count > 1:
+        k = rng.randrange(len(current))
+        earlier = (*current[:k], rng.choice(puzzle.listed), *current[k + 1 :])
+        if rng.random() < 0.3:
+            earlier = draw_start(puzzle.cases, puzzle.listed, rng)
+        found.append((attempt_of(puzzle, earlier), earlier))
+    return sorted(found, key=lambda pair: -(pair[0].fitness or 0.0))
+
+
+def _edited(config: CorpusConfig, puzzle: Puzzle, cases: Cases, rng: random.Random) -> Cases:
+    habit = rng.choices(list(config.habits), list(config.habits.values()))[0]
+    tests = [(k, a, b) for k, a, b in puzzle.public if cases[k].at(a, b) != puzzle.expected(k, a, b)][:3]
+    if habit in ("failing", "informed") and tests:
+        k, a, b = rng.choice(tests)
+        if habit == "failing":
+            return _changed(config, puzzle, cases, [k], rng)
+        expected = puzzle.expected(k, a, b)
+        fitting = [e for e in puzzle.listed if e.at(a, b) == expected]
+        return (*cases[:k], rng.choice(fitting), *cases[k + 1 :])
+    count = {"copy": 0, "one": 1, "two": 2, "fresh": len(cases), "failing": 1, "informed": 1}[habit]
+    return _changed(config, puzzle, cases, rng.sample(range(len(cases)), count), rng)
+
+
+def _changed(config: CorpusConfig, puzzle: Puzzle, cases: Cases, which: Sequence[int], rng: random.Random) -> Cases:
+    child = list(cases)
+    for k in which:
+        child[k] = _new(config, puzzle, rng)
+    return tuple(child)
+
+
+def _new(config: CorpusConfig, puzzle: Puzzle, rng: random.Random) -> Expression:
+    return rng.choice(puzzle.listed if rng.random() < config.listed else puzzle.family.pool)
+
+
+def _written(config: CorpusConfig, puzzle: Puzzle, rng: random.Random) -> Example:
+    """The statement alone, and some program for it."""
+    context = Context(Attempt(Program.of(puzzle.source(puzzle.start)), None))
+    messages = build_messages(view_of(puzzle.statement), context, style=Edit.WRITE)
+    child = _changed(config, puzzle, puzzle.start, range(len(puzzle.cases)), rng)
+    return Example(messages, answer(puzzle, puzzle.start, child, Edit.WRITE))

@@ -1,0 +1,213 @@
+"""Puzzles that a small model can learn to solve by evolution: a function of several cases, each a small expression.
+
+    def solve(k, a, b):
+        if k == 0:
+            return a + b
+        if k == 1:
+            return max(a, b)
+        return b - a
+
+The statement lists expressions that occur, and some that do not, in no order; which one belongs to which case only the tests
+tell. Tests are spread over the cases, so fitness counts the cases that are right, and the feedback of a failing test
+(`solve(1, 3, 4)`: got 7, expected 4) says which case is wrong and hints at its expression. What there is to learn, in order of
+difficulty: change one case and keep the others; change a failing case; take an expression of the list; take one that no right
+case has; take the one that agrees with the numbers. None of it is about one puzzle, so it can be carried to others.
+
+Families differ by more than seed. Those of `SEEN` are trained on. Those of `UNSEEN` are for measuring transfer: more cases,
+another shape of program, operators and composed expressions that no training puzzle holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from coevo.errors import pick
+
+Shape = Literal["chain", "table"]
+Part = Literal["train", "validation", "test"]
+
+PARTS: dict[Part, range] = {"train": range(60), "validation": range(60, 75), "test": range(75, 100)}
+"""Which puzzles belong to which part, by a hash of their cases in percent: no two parts share a solution, whatever the seed."""
+
+TOP = 9
+"""Arguments a and b lie in 1..TOP."""
+
+PUBLIC_PER_CASE = 2
+HIDDEN_PER_CASE = 4
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A small expression of a and b: its text, and what it is worth."""
+
+    text: str
+    at: Callable[[int, int], int]
+
+
+COMMON = (
+    Expression("a + b", lambda a, b: a + b),
+    Expression("a - b", lambda a, b: a - b),
+    Expression("b - a", lambda a, b: b - a),
+    Expression("a * b", lambda a, b: a * b),
+    Expression("max(a, b)", max),
+    Expression("min(a, b)", min),
+    Expression("a + a", lambda a, b: a + a),
+    Expression("b + b", lambda a, b: b + b),
+)
+"""What training puzzles are made of."""
+
+RARE = (
+    Expression("a * a", lambda a, b: a * a),
+    Expression("b * b", lambda a, b: b * b),
+    Expression("abs(a - b)", lambda a, b: abs(a - b)),
+    Expression("b % a", lambda a, b: b % a),
+    Expression("a // b", lambda a, b: a // b),
+    Expression("a % b", lambda a, b: a % b),
+)
+"""Operators that no training puzzle holds."""
+
+
+def composed(inner: Expression, step: int) -> Expression:
+    """`inner` with a number added or taken off (step -3..3), or doubled (step 0)."""
+    if step == 0:
+        return Expression(f"({inner.text}) * 2", lambda a, b: 2 * inner.at(a, b))
+    sign = "+" if step > 0 else "-"
+    return Expression(f"{inner.text} {sign} {abs(step)}", lambda a, b: inner.at(a, b) + step)
+
+
+COMPOSED = tuple(composed(inner, step) for inner in COMMON for step in range(-3, 4))
+"""Nested expressions, which no training puzzle holds either."""
+
+EXPRESSIONS: dict[str, Expression] = {e.text: e for e in (*COMMON, *RARE, *COMPOSED)}
+
+
+@dataclass(frozen=True)
+class Family:
+    """Puzzles of one kind."""
+
+    name: str
+    about: str
+    cases: int
+    shape: Shape = "chain"
+    pool: tuple[Expression, ...] = COMMON
+    distractors: int = 2
+    """Listed expressions that no case has."""
+
+
+SEEN: dict[str, Family] = {
+    f.name: f
+    for f in (
+        Family("chain4", "a chain of 4 ifs", 4),
+        Family("chain5", "a chain of 5 ifs", 5),
+        Family("chain6", "a chain of 6 ifs", 6),
+    )
+}
+"""In distribution: what policies are trained on."""
+
+UNSEEN: dict[str, Family] = {
+    f.name: f
+    for f in (
+        Family("chain8", "more cases than any training puzzle", 8, distractors=0),
+        Family("table5", "a list indexed by k instead of ifs", 5, "table"),
+        Family("rare5", "operators that no training puzzle holds", 5, pool=(*RARE, *COMMON[:2])),
+        Family("composed4", "nested expressions", 4, pool=COMPOSED),
+    )
+}
+"""Out of distribution: measured, never trained on."""
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """One puzzle: the expression of each case, those that the statement lists, the start, and the inputs of its tests."""
+
+    family: Family
+    cases: tuple[Expression, ...]
+    listed: tuple[Expression, ...]
+    start: tuple[Expression, ...]
+    public: tuple[tuple[int, int, int], ...]
+    """Arguments (k, a, b), in no order of cases."""
+    hidden: tuple[tuple[int, int, int], ...]
+
+    @property
+    def statement(self) -> str:
+        return statement(len(self.cases), self.listed)
+
+    def source(self, cases: Sequence[Expression]) -> str:
+        """The program with these cases."""
+        return source(self.family.shape, [case.text for case in cases])
+
+    def expected(self, k: int, a: int, b: int) -> int:
+        return self.cases[k].at(a, b)
+
+
+def statement(cases: int, listed: Sequence[Expression]) -> str:
+    """What a model is told of a puzzle."""
+    return (
+        f"Write solve(k, a, b) for whole numbers. It has {cases} cases, k = 0 to {cases - 1}.\n"
+        f"Each case is one of: {'; '.join(e.text for e in listed)}."
+    )
+
+
+def source(shape: Shape, cases: Sequence[str]) -> str:
+    """A program of this shape; the last case of a chain needs no condition."""
+    if shape == "table":
+        return f"def solve(k, a, b):\n    return [{', '.join(cases)}][k]\n"
+    *first, last = cases
+    ifs = "".join(f"    if k == {k}:\n        return {text}\n" for k, text in enumerate(first))
+    return f"def solve(k, a, b):\n{ifs}    return {last}\n"
+
+
+def part_of(cases: Sequence[Expression]) -> Part:
+    """The part that puzzles with these cases belong to, in every family and under every seed."""
+    digest = hashlib.sha256("; ".join(e.text for e in cases).encode()).digest()
+    percent = int.from_bytes(digest[:4], "big") % 100
+    return next(part for part, span in PARTS.items() if percent in span)
+
+
+def family_named(name: str) -> Family:
+    """By name; an unknown one is a `ConfigError` that says which there are."""
+    return pick(name, {**SEEN, **UNSEEN}, kind="mini family")
+
+
+def draw_puzzle(family: Family, part: Part, rng: random.Random) -> Puzzle:
+    """A puzzle of the family whose solution belongs to `part`."""
+    while True:
+        cases = tuple(rng.sample(family.pool, family.cases))
+        if part_of(cases) == part:
+            break
+    others = [e for e in family.pool if e not in cases]
+    listed = [*cases, *rng.sample(others, min(family.distractors, len(others)))]
+    rng.shuffle(listed)
+    public = _inputs(cases, listed, PUBLIC_PER_CASE, frozenset(), rng)
+    hidden = _inputs(cases, listed, HIDDEN_PER_CASE, frozenset(public), rng)
+    return Puzzle(family, cases, tuple(listed), draw_start(cases, listed, rng), public, hidden)
+
+
+def draw_start(cases: Sequence[Expression], listed: Sequence[Expression], rng: random.Random) -> tuple[Expression, ...]:
+    """A start that is partly right: about a quarter of the cases, never all but one or more."""
+    right = set(rng.sample(range(len(cases)), rng.randint(0, max(1, len(cases) // 2 - 1))))
+    return tuple(
+        case if k in right else rng.choice([e for e in listed if e is not case]) for k, case in enumerate(cases)
+    )
+
+
+def _inputs(
+    cases: Sequence[Expression],
+    listed: Sequence[Expression],
+    per_case: int,
+    used: frozenset[tuple[int, int, int]],
+    rng: random.Random,
+) -> tuple[tuple[int, int, int], ...]:
+    """Arguments for `per_case` tests of every case that tell its expression from as many listed ones as can be."""
+    found: list[tuple[int, int, int]] = []
+    for k, case in enumerate(cases):
+        pairs = [(a, b) for a in range(1, TOP + 1) for b in range(1, TOP + 1) if (k, a, b) not in used]
+        drawn = rng.sample(pairs, 4 * per_case)
+        drawn.sort(key=lambda pair: sum(e is not case and e.at(*pair) == case.at(*pair) for e in listed))
+        found += [(k, a, b) for a, b in drawn[:per_case]]
+    rng.shuffle(found)
+    return tuple(found)

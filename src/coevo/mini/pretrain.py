@@ -1,0 +1,255 @@
+"""Pre-training: from random weights to a model that speaks the puzzles' language and edits carelessly, in minutes on two cores.
+
+The result is an ordinary Hugging Face folder (a Llama of a million parameters, a fast tokenizer with a chat template, no code
+of its own): `local:FOLDER`, the training engines and any other tool load it. It lies in the cache, under the hash of all that
+determines it: the settings, the tokenizer, and the examples themselves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from coevo.config import Config
+from coevo.errors import ModelError, UsageError, pick
+from coevo.mini.corpus import CorpusConfig, Example, draw_example
+from coevo.mini.tokens import CONTEXT, END, PAD, encode, make_tokenizer
+from coevo.models.chat import render
+from coevo.models.weights import cache_folder, quiet, require
+from coevo.streams import array_stream, stream_seed
+
+VERSION = 1
+"""Of the loop below: raised when equal settings and examples give other weights."""
+FINGERPRINT = 64
+"""Examples that stand for the corpus in its hash."""
+_WINDOW = 32
+"""Batches drawn together and sorted by length, which saves padding."""
+
+
+class PretrainConfig(Config):
+    """Everything that determines the weights, but for the last bits of floats on another machine."""
+
+    seed: int = Field(default=0, ge=0, lt=1 << 62)
+    hidden: int = Field(default=128, ge=16)
+    layers: int = Field(default=4, ge=1)
+    heads: int = Field(default=4, ge=1)
+    steps: int = Field(default=2000, ge=1)
+    batch: int = Field(default=32, ge=1)
+    """Examples of a step; none is ever seen twice."""
+    lr: float = Field(default=2e-3, gt=0)
+    """Highest learning rate (AdamW): reached linearly, left by half a cosine."""
+    warmup: int = Field(default=100, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    prompt: float = Field(default=0.3, ge=0, le=1)
+    """Weight of the prompt's tokens in the loss, where a reply's have 1: feedback teaches what expressions are worth."""
+    corpus: CorpusConfig = CorpusConfig()
+
+
+SIZES: dict[str, PretrainConfig] = {
+    "mini": PretrainConfig(),
+    "tiny": PretrainConfig(hidden=64, layers=2, steps=600, batch=16, lr=4e-3, warmup=30),
+}
+"""mini: for studies, minutes. tiny: for tests, seconds."""
+
+Size = Literal["mini", "tiny"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    step: int
+    steps: int
+    loss: float
+    """Nats per weighted token, of the last steps' mean."""
+    reply: float
+    """The same over replies alone."""
+
+
+def mini_folder(size: Size | str = "mini", *, seed: int = 0, notify: Callable[[str], None] = lambda _: None) -> Path:
+    """The model's folder; pre-trains it at the first use."""
+    config = pick(size, SIZES, kind="mini model")
+    return pretrain(config=config.model_copy(update={"seed": seed}), notify=notify)
+
+
+def pretrain(
+    out: Path | None = None,
+    *,
+    config: PretrainConfig = SIZES["mini"],
+    notify: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Pre-train, or find it done, and return the folder: in the cache, and with `out` also copied there.
+
+    Two processes train once; a killed one leaves nothing that could be mistaken for a model. Raises `UsageError` for missing
+    packages or an `out` that is not empty, `ModelError` for a disk that refuses.
+    """
+    require("torch", "transformers", "tokenizers", "safetensors")
+    if config.hidden % (2 * config.heads):
+        raise UsageError(f"hidden = {config.hidden} must be a multiple of twice heads = {config.heads}")
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out} is not empty; give a new folder")
+    tokenizer = make_tokenizer()
+    digest = _digest(config, tokenizer)
+    models = cache_folder() / "models"
+    folder = models / f"mini-{digest[:16]}"
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        with _locked(models / f".{folder.name}.lock"):
+            if not folder.is_dir():
+                notify(f"pre-training the mini model, once, into {folder}")
+                _make(config, tokenizer, digest, folder, notify)
+        if out is not None:
+            shutil.copytree(folder, out, dirs_exist_ok=True)
+    except OSError as e:
+        raise ModelError(
+            f"cannot write the mini model to {out or folder}: {e.strerror or e}. Free space there, or set COEVO_CACHE to another folder"
+        ) from e
+    return out if out is not None else folder
+
+
+def batches(config: PretrainConfig, tokenizer: Any) -> Iterator[list[tuple[list[int], int]]]:
+    """The batches, in order: (ids, how many of them are the prompt) per example."""
+    for start in range(0, config.steps, _WINDOW):
+        size = min(_WINDOW, config.steps - start)
+        first = start * config.batch
+        examples = [draw_example(config.corpus, config.seed, first + i) for i in range(size * config.batch)]
+        rows = sorted(_rows(tokenizer, examples), key=lambda row: len(row[0]))
+        groups = [rows[i : i + config.batch] for i in range(0, len(rows), config.batch)]
+        for i in array_stream(config.seed, "mini", "order", start).permutation(len(groups)):
+            yield groups[int(i)]
+
+
+def _rows(tokenizer: Any, examples: list[Example]) -> list[tuple[list[int], int]]:
+    prompts = encode(tokenizer, [render(tokenizer, example.messages) for example in examples])
+    replies = encode(tokenizer, [example.reply + END for example in examples])
+    return [(prompt + reply, len(prompt)) for prompt, reply in zip(prompts, replies, strict=True)]
+
+
+def _make(config: PretrainConfig, tokenizer: Any, digest: str, folder: Path, notify: Callable[[str], None]) -> None:
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)  # Of a process that was killed: we hold the lock.
+    started = time.monotonic()
+    try:
+        model = _trained(config, tokenizer, notify)
+        with quiet():
+            model.save_pretrained(part)
+            tokenizer.save_pretrained(part)
+        card = {
+            "digest": digest,
+            "config": config.model_dump(mode="json"),
+            "seconds": round(time.monotonic() - started, 1),
+        }
+        (part / "mini.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def new_model(config: PretrainConfig, tokenizer: Any) -> Any:
+    """The untrained model: a small Llama with tied embeddings, its weights drawn from the seed."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden,
+        intermediate_size=3 * config.hidden,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.heads,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.convert_tokens_to_ids(END),
+        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(config.seed, "mini", "weights") % (1 << 63))
+        return LlamaForCausalLM(shape)
+
+
+def _trained(config: PretrainConfig, tokenizer: Any, notify: Callable[[str], None]) -> Any:
+    import torch
+
+    model = new_model(config, tokenizer).train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=config.weight_decay, fused=True
+    )
+    seen: list[tuple[float, float]] = []
+    for step, rows in enumerate(batches(config, tokenizer), 1):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(config, step)
+        loss, reply = _loss(model, rows, config.prompt)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        seen.append((float(loss.detach()), float(reply)))
+        if step % max(1, config.steps // 10) == 0:
+            last = seen[-100:]
+            notify(
+                f"step {step} of {config.steps}: loss {sum(a for a, _ in last) / len(last):.3f}, "
+                f"of replies {sum(b for _, b in last) / len(last):.3f} nats a token"
+            )
+    return model.eval()
+
+
+def learning_rate(config: PretrainConfig, step: int) -> float:
+    """Of step 1..steps: a linear rise, then half a cosine down to a twentieth."""
+    import math
+
+    if step <= config.warmup:
+        return config.lr * step / config.warmup
+    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    return config.lr * (0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2)
+
+
+def _loss(model: Any, rows: list[tuple[list[int], int]], prompt_weight: float) -> tuple[Any, Any]:
+    """Weighted mean cross-entropy of the batch, and the replies' own mean."""
+    import torch
+
+    width = max(len(ids) for ids, _ in rows)
+    tokens = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])
+    weights = torch.tensor(
+        [
+            [prompt_weight] * (prompt - 1) + [1.0] * (len(ids) - prompt) + [0.0] * (width - len(ids))
+            for ids, prompt in rows
+        ]
+    )
+    logits = model(input_ids=tokens).logits[:, :-1]  # Padding is on the right, where no real token looks.
+    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
+    replies = losses[weights == 1.0]
+    return (losses * weights).sum() / weights.sum(), replies.detach().mean()
+
+
+def _digest(config: PretrainConfig, tokenizer: Any) -> str:
+    """SHA-256 over all that determines the weights; the first examples stand for the generator and the prompt builder."""
+    count = min(FINGERPRINT, config.steps * config.batch)
+    examples = [draw_example(config.corpus, config.seed, i) for i in range(count)]
+    text = [[[(m.role, m.content) for m in e.messages], e.reply] for e in examples]
+    parts = [
+        VERSION,
+        config.model_dump(mode="json"),
+        tokenizer.backend_tokenizer.to_str(),
+        tokenizer.chat_template,
+        text,
+    ]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+__all__ = ["SIZES", "PretrainConfig", "Size", "mini_folder", "new_model", "pretrain"]

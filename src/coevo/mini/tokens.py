@@ -1,0 +1,158 @@
+"""The mini model's tokenizer: a byte-level alphabet, and one token for every text that all its prompts share.
+
+The prompt of a search is mostly constant English, which a model of a million parameters has no use for. So the constant pieces
+are cut out of what `coevo.evolution.prompt.build_messages` really writes, and each becomes one token; so do the frames of the
+puzzles' programs and feedback, and their expressions. Digits are single. Whatever else a prompt or a reply holds is spelt
+in bytes: any text can be encoded, and decoding gives it back. The prompt itself is the one that every model gets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from coevo.errors import UsageError
+from coevo.evaluation.feedback import suite_feedback
+from coevo.evaluation.types import TestResult
+from coevo.evolution.prompt import TaskView, build_messages
+from coevo.evolution.types import Attempt, Context, Edit
+from coevo.mini.families import COMMON, PUBLIC_PER_CASE, RARE, SEEN, UNSEEN, source, statement
+from coevo.mini.tasks import ENTRY, LIMITS
+from coevo.programs import Program
+from coevo.tasks.types import Kind, TaskConfig
+
+PAD, END = "<|pad|>", "<|end|>"
+ROLES = ("system", "user", "assistant")
+CONTEXT = 1024
+"""Tokens of prompt and reply together."""
+
+TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+_HOLE = "\ue000"
+"""Stands for what varies, in prompts that are made to be cut up."""
+_VARYING = re.compile(rf"{_HOLE}|(?<=: )fitness \d[\d.]* \(correctness [\d.]+\)")
+
+
+def view_of(text: str) -> TaskView:
+    """What a model may know of a puzzle with this statement: as `TaskView.of` its task."""
+    return TaskView.of(TaskConfig(name="mini", kind=Kind.FUNCTION, entry=ENTRY, statement=text, limits=LIMITS))
+
+
+def make_tokenizer() -> Any:
+    """A `PreTrainedTokenizerFast`, the same at every call."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = [PAD, END, *(f"<|{role}|>" for role in ROLES)]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate([*special, *alphabet])}
+    raw = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)  # type: ignore[assignment]
+    raw.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    raw.add_tokens([AddedToken(text, normalized=False, special=False) for text in pieces()])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=special[2:],
+        model_max_length=CONTEXT,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def pieces() -> list[str]:
+    """Every text that is one token, without doubles, in a fixed order. Where several fit, the longest is taken."""
+    return list(dict.fromkeys([*_boilerplate(), *_measures(), *_statements(), *_feedback(), *_code()]))
+
+
+def _boilerplate() -> Iterator[str]:
+    """The constant pieces of prompts and replies."""
+    program = Program.of(source("chain", ["a", "b"]))
+    attempt = Attempt(program, 0.5, 0.5, feedback=_HOLE)
+    other = Attempt(Program.of(source("chain", ["b", "a"])), 0.25, 0.25, feedback=_HOLE)
+    third = Attempt(Program.of(source("chain", ["b", "b"])), 0.25, 0.25)
+    contexts = [
+        Context(attempt),
+        Context(Attempt(program, 0.5, 0.5)),
+        Context(attempt, history=(other,)),
+        Context(attempt, history=(third, other)),
+        Context(attempt, inspirations=(other, third)),
+        Context(attempt, rejected=_HOLE),
+        Context(attempt, inspirations=(other,), history=(third,)),
+    ]
+    for style in (Edit.REWRITE, Edit.DIFF, Edit.CROSSOVER, Edit.WRITE):
+        for context in contexts:
+            try:
+                messages = build_messages(view_of(_HOLE), context, style=style)
+            except UsageError:  # A style that no prompt is built for.
+                continue
+            for message in messages:
+                text = message.content
+                for attempts in (context.parent, *context.history, *context.inspirations):
+                    text = text.replace(attempts.program.source.rstrip(), _HOLE)
+                yield from filter(None, _VARYING.split(text))
+    yield from ("```python\n", "\n```", "<<<<<<< SEARCH\n", "\n=======\n", "\n>>>>>>> REPLACE")
+
+
+def _measures() -> Iterator[str]:
+    """What a prompt says of a program that passes so many of the public tests."""
+    program = Program.of(source("chain", ["a", "b"]))
+    shares = {passed / tests for tests in _suites() for passed in range(tests + 1)}
+    for share in sorted(shares):
+        _, user = build_messages(view_of(_HOLE), Context(Attempt(program, share, share)), style=Edit.REWRITE)
+        found = _VARYING.search(user.content.partition("# Current program")[2])
+        assert found, "the prompt names the fitness of the current program"
+        yield found[0]
+
+
+def _statements() -> Iterator[str]:
+    for cases in range(2, max(_suites()) // PUBLIC_PER_CASE + 1):
+        yield statement(cases, ()).removesuffix(".")
+    yield "; "
+
+
+def _feedback() -> Iterator[str]:
+    """The frames of feedback on several lines, as a current program has it, and on one, as earlier attempts have it."""
+    lines: list[str] = []
+    for tests in _suites():
+        for passed in range(tests + 1):
+            results = [TestResult(f"test {i + 1}", i < passed, "wrong", _HOLE) for i in range(tests)]
+            text = suite_feedback(results)
+            lines += text.split("\n")
+    for i in range(1, max(_suites()) + 1):
+        lines.append(f"- test {i}: {ENTRY}(")
+    for line in dict.fromkeys(lines):
+        if line.startswith("Passed"):
+            yield line
+        elif _HOLE not in line:
+            yield from (f"\n{line}", f" {line}")
+    yield from ("): got ", ", expected ", ", ")
+
+
+def _code() -> Iterator[str]:
+    """The frames of programs, and their expressions."""
+    most = max(_suites()) // PUBLIC_PER_CASE
+    for shape in ("chain", "table"):
+        for cases in (1, most):
+            if shape == "table" or cases > 1:
+                yield from filter(None, source(shape, [_HOLE] * cases).rstrip("\n").split(_HOLE))
+    yield "def solve(k, a, b):\n    return "
+    yield from (e.text for e in (*COMMON, *RARE))
+    yield from (" + ", " - ", ") * ")
+
+
+def _suites() -> list[int]:
+    """Numbers of public tests that puzzles have, two cases to the most of any family."""
+    most = max(family.cases for family in (*SEEN.values(), *UNSEEN.values()))
+    return [PUBLIC_PER_CASE * cases for cases in range(2, most + 1)]
+
+
+def encode(tokenizer: Any, texts: Iterable[str]) -> list[list[int]]:
+    """Ids of whole texts, nothing added."""
+    return tokenizer(list(texts), add_special_tokens=False)["input_ids"]

@@ -1,0 +1,102 @@
+"""The tokenizer: any text survives it, and prompts are short."""
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("tokenizers")
+pytest.importorskip("transformers")
+
+from coevo.evolution.edits import apply_diff, apply_rewrite
+from coevo.evolution.prompt import build_messages
+from coevo.evolution.types import Context, Edit, Rejection
+from coevo.mini.corpus import CorpusConfig, answer, attempt_of, draw_example
+from coevo.mini.families import SEEN, UNSEEN, draw_puzzle, family_named
+from coevo.mini.tokens import END, encode, make_tokenizer, pieces, view_of
+from coevo.models.chat import end_tokens, render
+from coevo.programs import Program
+from coevo.streams import stream
+
+FAMILIES = [*SEEN, *UNSEEN]
+
+
+@cache
+def made():
+    return make_tokenizer()
+
+
+@pytest.fixture
+def tokenizer():
+    return made()
+
+
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=60),
+    between=st.lists(st.sampled_from(pieces()), max_size=4),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_what_its_tokens_decode_to(text, between):
+    whole = text.join(["", *between, ""])
+    ids = encode(made(), [whole])[0]
+    assert made().decode(ids, skip_special_tokens=False) == whole
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("style", [Edit.REWRITE, Edit.DIFF, Edit.WRITE])
+def test_prompts_are_short_and_every_constant_piece_is_one_token(tokenizer, name, style):
+    for seed in range(10):
+        puzzle = draw_puzzle(family_named(name), "test", stream(seed, "tokens"))
+        context = Context(attempt_of(puzzle, puzzle.start))
+        text = render(tokenizer, build_messages(view_of(puzzle.statement), context, style=style))
+        ids = encode(tokenizer, [text])[0]
+        assert tokenizer.decode(ids, skip_special_tokens=False) == text
+        assert len(ids) < 110
+        letters = [tokenizer.decode([i]) for i in ids if len(tokenizer.decode([i])) == 1]
+        assert all(letter in "0123456789-.()" for letter in letters), letters
+
+
+def test_digits_are_single_and_a_reply_ends_with_the_end_of_turn(tokenizer):
+    ids = encode(tokenizer, ["): got 4096, expected -17" + END])[0]
+    assert [tokenizer.decode([i]) for i in ids[1:5]] == ["4", "0", "9", "6"]
+    assert len(ids) == 10
+    model = type("Model", (), {"generation_config": None})()
+    assert ids[-1] in end_tokens(model, tokenizer)
+
+
+def test_the_tokenizer_is_the_same_at_every_call_and_from_its_folder(tokenizer, tmp_path):
+    from transformers import AutoTokenizer
+
+    assert make_tokenizer().backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    example = draw_example(CorpusConfig(), 0, 5)
+    text = render(tokenizer, example.messages)
+    assert render(again, example.messages) == text
+    assert encode(again, [text, example.reply]) == encode(tokenizer, [text, example.reply])
+    assert again.pad_token_id != again.eos_token_id
+
+
+@pytest.mark.parametrize("diff", [0.0, 1.0])
+def test_replies_of_the_corpus_are_edits_that_the_search_accepts(diff):
+    config = CorpusConfig(write=0, diff=diff)
+    copies = 0
+    for i in range(150):
+        example = draw_example(config, 1, i)
+        current = example.messages[1].content.rpartition("# Current program")[2]
+        parent = Program.of(current.partition("```python\n")[2].partition("```")[0])
+        child = (apply_diff if diff else apply_rewrite)(parent, example.reply)
+        copies += child.rejection is Rejection.UNCHANGED
+        assert child.program is not None or child.rejection is Rejection.UNCHANGED, (child, example)
+    assert 5 < copies < 50
+
+
+def test_an_answer_makes_the_child_it_was_given():
+    puzzle = draw_puzzle(family_named("chain5"), "train", stream(0, "answer"))
+    parent = Program.of(puzzle.source(puzzle.start))
+    wanted = Program.of(puzzle.source(puzzle.cases)).id
+    rewrite = apply_rewrite(parent, answer(puzzle, puzzle.start, puzzle.cases, Edit.REWRITE)).program
+    diff = apply_diff(parent, answer(puzzle, puzzle.start, puzzle.cases, Edit.DIFF)).program
+    assert rewrite is not None and diff is not None
+    assert rewrite.id == diff.id == wanted
