@@ -53,7 +53,9 @@ def test_the_kinds_share_the_library_out():
 
 def test_two_tasks_of_one_name_are_refused_with_both_places(tmp_path):
     write(tmp_path / "one", "same"), write(tmp_path / "two", "same")
-    with pytest.raises(TaskError, match=r"two tasks are called 'same' \(.*one/same and .*two/same; named by '.*one' and"):
+    with pytest.raises(
+        TaskError, match=r"two tasks are called 'same' \(.*one/same and .*two/same; named by '.*one' and"
+    ):
         load_tasks([f"{tmp_path}/one", f"{tmp_path}/two"])
     with pytest.raises(TaskError, match="give each task once"):
         load_tasks(["two_sum_pairs", "library:function"])
@@ -62,7 +64,10 @@ def test_two_tasks_of_one_name_are_refused_with_both_places(tmp_path):
 @pytest.mark.parametrize(
     ("ref", "said"),
     [
-        ("library:functions", "unknown kind of shipped tasks in 'library:functions' 'functions'. Did you mean 'function'"),
+        (
+            "library:functions",
+            "unknown kind of shipped tasks in 'library:functions' 'functions'. Did you mean 'function'",
+        ),
         ("two_sum_pair", "Did you mean 'two_sum_pairs'"),
         ("", "not by nothing"),
         ("x" * 5000 + "/y", "cannot read|no task folder"),
@@ -86,7 +91,7 @@ def test_a_folder_without_tasks_and_a_folder_that_is_none(tmp_path):
 def test_written_tests_are_read_when_asked_for_and_not_before(tmp_path):
     path = write(tmp_path, "late", lines="this is no test\n")
     task = load_tasks([str(path)])[0]
-    with pytest.raises(TaskError, match="tests.jsonl:1: not valid JSON"):
+    with pytest.raises(TaskError, match=r"tests.jsonl:1: not valid JSON"):
         list(task.written_tests)
     (path / "tests.jsonl").write_text(LINES)
     again = pickle.loads(pickle.dumps(task))

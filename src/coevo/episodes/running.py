@@ -73,7 +73,7 @@ class _Step:
         self._policy, self._config, self._tasks = policy, config, tasks
         self._seed, self._step = seed, step
         self._rounds = config.rounds if config.name == "refine" else 1
-        self._stop: tuple[str, ...] = getattr(policy.codec, "stop", ())
+        self._stop: tuple[str, ...] = getattr(policy.codec, "stops", ())
         self._desk = Desk(pool, tasks, seed=stream_seed(seed, "judge", step), by_text=self._rounds > 1)
         self._begun = time.monotonic()
 

@@ -170,7 +170,8 @@ class Start(NamedTuple):
 
 
 class Codec(Protocol):
-    """Between messages and the policy's tokens: the part of an engine's codec that episodes use."""
+    """Between messages and the policy's tokens: the part of an engine's codec that episodes use. A codec whose template has no token that
+    ends a turn may have `stops: tuple[str, ...]`, texts that end a reply."""
 
     def encode_chat(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Ids of the prompt up to where the reply begins."""
