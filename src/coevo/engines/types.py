@@ -59,7 +59,8 @@ class LossConfig(Config):
     ratio_cap: float | None = Field(default=None, gt=1)
     """Two-sided bound of the ratio for negative advantages (dual clip); None is off."""
     length: int | None = Field(default=None, ge=1)
-    """dr_grpo: the constant that token sums are divided by; None is the longest completion allowed by the recipe."""
+    """dr_grpo: the constant that token sums are divided by. None is the longest completion allowed by the recipe, which the trainer
+    fills in; an engine asked without refuses."""
     kl: float = Field(default=0.0, ge=0)
     """Coefficient of the divergence from `reference` in the loss."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
@@ -164,6 +165,11 @@ class Codec(Protocol):
     @property
     def ends(self) -> frozenset[int]:
         """Tokens that end a reply."""
+        ...
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end a reply beside `ends`, to be given with every prompt: a plain template has no end-of-turn token."""
         ...
 
 
