@@ -11,6 +11,8 @@ Where TRL 1.16 differs (tests/engines/test_losses_trl.py holds both together):
   `ratio_cap` >= 1 + `clip_high` both are the same;
 * means: TRL averages within each micro-batch and divides by their number; here they are over the whole step, so the cut into micro-batches
   changes nothing (and rows without a trained token count for nothing);
+* KL: TRL weighs each token's by its ratio unless `use_bias_correction_kl=False`; ours is the plain estimator (on policy, k2 has the
+  gradient which that weight is for);
 * the entropy bonus is the mean over all trained tokens of the step, in TRL that of each micro-batch.
 """
 
