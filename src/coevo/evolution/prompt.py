@@ -110,7 +110,7 @@ def build_next(before: Attempt | None, after: Attempt | None, *, style: Edit, re
     if after is None:
         sections.append(f"Your answer was rejected: {_cut(_clean(rejected), MAX_REJECTED)}")
     else:
-        than = f" The current program: {_measures(before)}." if before else ""
+        than = f" Before: {_measures(before)}." if before else ""
         sections.append(f"Your program: {_measures(after)}.{than}")
         if feedback := _cut(_clean(after.feedback), MAX_FEEDBACK):
             sections.append(f"Feedback:\n{_fenced(feedback, 'text')}")
