@@ -42,7 +42,7 @@ class RewardConfig(Config):
     worse: float = -1.0
     """`metaevolve`: what a regression earns."""
     tolerance: float = Field(default=0.0, ge=0)
-    """Gains within this of 0 count as 0. Where fitness holds measured time, set it to the noise of an unchanged program (about 0.01):
+    """Gains within this of 0 count as 0. Where fitness holds measured time, set it to the noise of an unchanged program (about 0.02):
     else a renamed copy is paid, or punished, for jitter."""
     timeout_s: float = Field(default=5.0, gt=0)
     """Of one call of a reward function of your own."""
@@ -132,7 +132,7 @@ class StatesConfig(Config):
     early: float = Field(default=0.5, ge=0, le=1)
     """policy: share drawn from the first half of the searches; the rest are late states, where improving is hard."""
     style: Literal["rewrite", "diff"] = "rewrite"
-    """In which form the policy answers to states that runs and its own searches leave open: a whole program, or edits."""
+    """In which form the policy answers where only a task is given with its start program (evaluations): a whole program, or edits."""
     limit: int = Field(default=20_000, ge=1)
     """synth, search: states held in memory at most; of more, this many are picked at random (by the seed)."""
 

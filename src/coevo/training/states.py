@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coevo.episodes.types import Source, StartState
 from coevo.errors import ConfigError
@@ -22,7 +23,7 @@ class Shares:
     The name that lags most has the next turn (the earlier one of equals), so a longer sequence begins like a shorter one.
     """
 
-    def __init__(self, weights: Mapping[str, float]) -> None:
+    def __init__(self, weights: Mapping[Any, float]) -> None:
         total = sum(weights.values())
         self._shares = {name: weight / total for name, weight in weights.items() if weight > 0}
         self._turns: list[tuple[str, int]] = []
