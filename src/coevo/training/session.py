@@ -1,86 +1,30 @@
-"""A training run from its recipe to its folder: begin, resume, branch. What the Python API and the command line share.
-
-A `Setup` is all that determines a run but its budget. It is stored as the run's config, so a folder is enough to go on.
-"""
+"""A training run: begin, resume, branch, and `train`, which does all of it. What the Python API and the command line share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coevo.config import Config, parse, with_sets
-from coevo.engines.opening import open_engine
-from coevo.engines.types import Engine
-from coevo.errors import ConfigError, StoreError, UsageError
-from coevo.evaluation.judges import open_judges
+from coevo.config import parse, with_sets
+from coevo.errors import ConfigError, UsageError
 from coevo.runs import Budget, Run
 from coevo.runs.types import State
-from coevo.tasks.sets import load_tasks
-from coevo.tasks.types import Task
+from coevo.tasks import list_tasks
 from coevo.training import checkpoints
-from coevo.training.branch import Change, changes
-from coevo.training.checkpoints import Checkpoints
+from coevo.training.branch import changes
 from coevo.training.grpo import train_grpo
 from coevo.training.history import Past, past_of, summary
-from coevo.training.parts import Parts
-from coevo.training.preflight import Plan, preflight
-from coevo.training.purse import Purse
+from coevo.training.opening import KIND, Opened, Parent, Setup, opened
 from coevo.training.result import Observer, StoppedBy, TrainResult
 from coevo.training.settings import Recipe
-from coevo.training.sinks import Mirrors
-from coevo.training.sources import fixed_states, require_apart, tasks_digest
-from coevo.training.starts import evaluation_starts
-from coevo.training.states import States
-
-KIND = "train"
-"""Kind of the runs that trainers write."""
-
-
-class Parent(Config):
-    """Where a branch comes from."""
-
-    run: str
-    """Folder of the parent run."""
-    step: int
-    """Of the checkpoint."""
-    state: str
-    """What the engine loads."""
-
-
-class Setup(Config):
-    """Everything that determines a training run but its budget."""
-
-    recipe: Recipe
-    weights: str = ""
-    """What `recipe.base` stands for on this machine: what the engine opens."""
-    tasks: str = ""
-    """SHA-256 over all tasks: a run does not go on under another judge."""
-    states: str = ""
-    """SHA-256 over the start states that do not change."""
-    parent: Parent | None = None
-
-    @classmethod
-    def read(cls, run: Run) -> Setup:
-        """Of a run that a trainer made."""
-        if run.kind != KIND:
-            raise StoreError(f"run {run.path} is of kind {run.kind!r}, not a training run; nothing to go on with")
-        return parse(cls, run.config, where=f"config of run {run.path}")
 
 
 @dataclass(frozen=True)
-class Session:
-    """A run, opened for training with all it needs; `go` trains until something stops it."""
-
-    run: Run
-    setup: Setup
-    parts: Parts
-    plan: Plan
-    changed: Sequence[Change] = ()
-    """Of a branch: the fields in which its recipe differs from its parent's."""
+class Session(Opened):
+    """An opened run; `go` trains until something stops it."""
 
     def go(self, observer: Observer | None = None) -> TrainResult:
         """Train; mark the run finished or stopped; say how it went."""
@@ -127,9 +71,9 @@ def begin(
 
     `weights`: the folder that `recipe.base` stands for, where the caller knows better (`mini`).
     """
-    setup = Setup(recipe=recipe, weights=str(weights) if weights is not None else resolved(recipe.base))
-    with _opened(setup, Path(out), budget=budget, notify=notify) as session:
-        yield session
+    setup = _setup(recipe, weights)
+    with opened(setup, Path(out), budget=budget, notify=notify) as found:
+        yield Session(**vars(found))
 
 
 @contextmanager
@@ -144,8 +88,8 @@ def resume(
     path = Path(path)
     with Run.open(path, write=False) as run:
         setup = Setup.read(run)
-    with _opened(setup, path, budget=budget, notify=notify, existing=True, pool=pool) as session:
-        yield session
+    with opened(setup, path, budget=budget, notify=notify, existing=True, pool=pool) as found:
+        yield Session(**vars(found))
 
 
 @contextmanager
@@ -164,9 +108,9 @@ def branch(
     `sets` (`lr=1e-4`) change the parent's recipe; or `recipe` takes its place. Steps are counted on, so a branch of a run that made all
     of its steps needs more of them. `Session.changed` lists what differs; the first step proves that it took effect.
     """
-    with Run.open(run, write=False) as opened:
-        setup, past, found = Setup.read(opened), past_of(opened), checkpoints.pick(opened.path, checkpoint)
-        memory = _memory_at(opened, past, found.step)
+    with Run.open(run, write=False) as old:
+        setup, past, found = Setup.read(old), past_of(old), checkpoints.pick(old.path, checkpoint)
+        memory = _memory_at(old, past, found.step)
     if setup.recipe.trainer != "grpo":
         raise ConfigError(
             f"run {run} was made by trainer {setup.recipe.trainer!r}; only runs of 'grpo' can be branched"
@@ -174,6 +118,7 @@ def branch(
     if recipe is None:
         data = with_sets(setup.recipe.model_dump(mode="json"), sets)
         recipe = parse(Recipe, data, where="branch settings")
+    recipe = with_absolute_paths(recipe)
     changed = changes(setup.recipe, recipe)
     if recipe.base != setup.recipe.base or recipe.engine.lora != setup.recipe.engine.lora:
         raise ConfigError(
@@ -183,27 +128,102 @@ def branch(
         raise ConfigError(
             f"the branch would begin after step {found.step} of steps = {recipe.steps}; set more: --set steps={found.step + 100}"
         )
-    parent = Parent(run=str(Path(run).resolve()), step=found.step, state=_absolute(found.state))
+    parent = Parent(run=str(Path(run).resolve()), step=found.step, state=absolute(found.state))
     setup = Setup(recipe=recipe, weights=setup.weights, parent=parent)
     payload = {**memory, "parent": f"{Path(run).name}@{found.path.name}", "changed": [list(one) for one in changed]}
-    with _opened(setup, Path(out), budget=budget, notify=notify, branched=payload, changed=changed) as session:
-        yield session
+    with opened(setup, Path(out), budget=budget, notify=notify, branched=payload, changed=changed) as made:
+        yield Session(**vars(made))
+
+
+def train(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    budget: Budget | None = None,
+    weights: str | Path | None = None,
+    observer: Observer | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> TrainResult:
+    """Train by the recipe's trainer in a new run at `out`, until something ends it. See `begin` for the arguments."""
+    if recipe.trainer == "grpo":
+        with begin(recipe, out, budget=budget, weights=weights, notify=notify) as session:
+            return session.go(observer)
+    setup = _setup(recipe, weights)
+    with Run.create(Path(out), kind=KIND, config=setup.model_dump(mode="json"), budget=budget) as run:
+        return _by_other(setup, run, observer)
+
+
+def go_on(
+    path: str | Path,
+    *,
+    budget: Budget | None = None,
+    pool: str | None = None,
+    observer: Observer | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> TrainResult:
+    """Go on with a training run of any trainer where it stopped."""
+    with Run.open(path, write=False) as run:
+        setup = Setup.read(run)
+    if setup.recipe.trainer == "grpo":
+        with resume(path, budget=budget, pool=pool, notify=notify) as session:
+            return session.go(observer)
+    with Run.open(path, write=True, budget=budget) as run:
+        return _by_other(setup, run, observer)
+
+
+def _by_other(setup: Setup, run: Run, observer: Observer | None) -> TrainResult:
+    """Trainers that bring their own loop: all know how to go on in a run that they began."""
+    if setup.recipe.trainer == "toy":
+        from coevo.training.toy import train_toy
+
+        return train_toy(setup.recipe, run, observer=observer)
+    if setup.recipe.trainer == "command":
+        from coevo.training.command import train_command
+
+        return train_command(setup.recipe, run, observer=observer, weights=setup.weights)
+    from coevo.training.trl_trainer import train_trl
+
+    return train_trl(setup.recipe, run, observer=observer, weights=setup.weights)
+
+
+def _setup(recipe: Recipe, weights: str | Path | None) -> Setup:
+    """`weights` stands for the base where the caller knows what it is; trainer `toy` has no weights."""
+    if weights is not None:
+        return Setup(recipe=with_absolute_paths(recipe), weights=absolute(str(weights)))
+    base = "" if recipe.trainer == "toy" else resolved(recipe.base)
+    return Setup(recipe=with_absolute_paths(recipe), weights=base)
 
 
 def resolved(base: str) -> str:
     """What an engine opens for a recipe's base: RUN@CHECKPOINT becomes that checkpoint's folder."""
     path, at, which = base.rpartition("@")
     if at and (Path(path) / "run.db").is_file():
-        return _absolute(checkpoints.pick(Path(path), which).state)
-    if base == "mini":
+        return absolute(checkpoints.pick(Path(path), which).state)
+    if base == "mini" or base.startswith("mini:"):
         raise UsageError(
-            "base 'mini' is pre-trained by `coevo mini pretrain`; give the folder it leaves, or train by `coevo train`"
+            f"base {base!r} is made by `coevo mini pretrain`: give the folder it leaves, or train by `coevo train`, which knows it"
         )
-    return _absolute(base)
+    return absolute(base)
 
 
-def _absolute(where: str) -> str:
-    return str(Path(where).resolve()) if Path(where).exists() else where
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """The recipe with its folders named so that it means the same from anywhere."""
+    states, evaluation = recipe.states, recipe.evaluate
+    states = states.model_copy(
+        update={
+            "tasks": tuple(map(absolute, states.tasks)),
+            "trajectories": tuple(map(absolute, states.trajectories)),
+            "runs": tuple(map(absolute, states.runs)),
+        }
+    )
+    evaluation = evaluation.model_copy(update={"tasks": tuple(map(absolute, evaluation.tasks))})
+    return recipe.model_copy(update={"states": states, "evaluate": evaluation})
+
+
+def absolute(where: str) -> str:
+    """A path that exists, from the root; anything else (a shipped task's name, a server's address) as it is."""
+    path = Path(where).expanduser()
+    return str(path.resolve()) if path.exists() and where not in list_tasks() else where
 
 
 def _memory_at(run: Run, past: Past, step: int) -> dict[str, Any]:
@@ -215,149 +235,3 @@ def _memory_at(run: Run, past: Past, step: int) -> dict[str, Any]:
             kept = ("filter", "entropy") if event.kind == "branched" else (names[event.kind],)
             found |= {name: event.payload[name] for name in kept}
     return found
-
-
-@contextmanager
-def _opened(
-    setup: Setup,
-    path: Path,
-    *,
-    budget: Budget | None,
-    notify: Callable[[str], None],
-    existing: bool = False,
-    pool: str | None = None,
-    branched: dict[str, Any] | None = None,
-    changed: Sequence[Change] = (),
-) -> Iterator[Session]:
-    recipe = setup.recipe
-    if recipe.trainer != "grpo":
-        raise ConfigError(f"trainer {recipe.trainer!r} has no session; use coevo.training.train")
-    training = {task.name: task for task in load_tasks(recipe.states.tasks)}
-    held_out = load_tasks(recipe.evaluate.tasks)
-    fixed, known = fixed_states(recipe.states, training, seed=recipe.seed)
-    require_apart(known, held_out)
-    states = States(recipe.states, seed=recipe.seed, fixed=fixed)
-    everything = {**known, **{task.name: task for task in held_out}}
-    if not known:
-        raise ConfigError(
-            "there is nothing to train on: name tasks in states.tasks, or data in states.trajectories or states.runs"
-        )
-    digest = tasks_digest(everything.values())
-    _require_same(setup, existing, digest, states.digest, path)
-    setup = setup.model_copy(update={"tasks": digest, "states": states.digest})
-    with ExitStack() as stack:
-        reopen = partial(
-            open_engine,
-            setup.weights,
-            recipe.engine,
-            folder=path / checkpoints.FOLDER,
-            seed=recipe.seed,
-            notify=notify,
-        )
-        engine = stack.enter_context(closing(reopen()))
-        looked = [state for found in fixed.values() for state in found]
-        plan = preflight(recipe, engine, looked, everything, base=setup.weights)
-        if not existing:
-            _require_honest_reward(recipe, list(known.values()), notify)
-        opened_pool = stack.enter_context(open_judges(pool or recipe.pool, everything.values(), sandbox=recipe.sandbox))
-        run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
-        notes: list[str] = []
-        engine, restored = _restored(reopen, engine, run, setup, notes)
-        stack.callback(engine.close)
-        parts = Parts(
-            run=run,
-            recipe=recipe,
-            engine=engine,
-            pool=opened_pool,
-            tasks=everything,
-            states=states,
-            purse=Purse(run, engine, recipe.episode),
-            checkpoints=Checkpoints(engine, path, recipe.checkpoints),
-            mirrors=Mirrors(recipe.sinks, path, recipe.model_dump(mode="json")),
-            begin=setup.parent.step if setup.parent else 0,
-            branch=path.name if setup.parent else "main",
-            parent=f"{Path(setup.parent.run).name}@{checkpoints.name_of(setup.parent.step)}" if setup.parent else "",
-            restored=restored,
-            notes=notes,
-            changed={one.field: one.old for one in _changes_of(run)},
-        )
-        if held_out:
-            from coevo.training.evaluating import Evaluator
-
-            parts.evaluator = Evaluator(parts, evaluation_starts(parts, held_out), {t.name: t for t in held_out})
-        if states.uses_policy:
-            from coevo.training.onpolicy import Searches
-
-            parts.searches = Searches(parts, list(training.values()))
-        yield Session(run, setup, parts, plan, changed or _changes_of(run))
-
-
-def _run_at(setup: Setup, path: Path, budget: Budget | None, existing: bool, branched: dict[str, Any] | None) -> Run:
-    if existing:
-        return Run.open(path, write=True, budget=budget)
-    run = Run.create(path, kind=KIND, config=setup.model_dump(mode="json"), budget=budget)
-    if branched is not None and setup.parent is not None:
-        try:
-            _begin_branch(run, setup.parent, branched)
-        except BaseException:
-            run.close()
-            raise
-    return run
-
-
-def _begin_branch(run: Run, parent: Parent, branched: dict[str, Any]) -> None:
-    """The branch's first event, and the policy's own states as the parent had them."""
-    from coevo.training.onpolicy import copy_states
-
-    with run.transaction():
-        run.append("branched", branched, step=parent.step)
-        with Run.open(parent.run, write=False) as old:
-            copy_states(old, run, up_to=parent.step)
-
-
-def _changes_of(run: Run) -> list[Change]:
-    for event in run.events(kinds=("branched",)):
-        return [Change(*one) for one in event.payload["changed"]]
-    return []
-
-
-def _restored(
-    reopen: Callable[[], Engine], engine: Engine, run: Run, setup: Setup, notes: list[str]
-) -> tuple[Engine, int]:
-    """An engine that holds the newest state of a run, and that state's step: a checkpoint's, or what the run began with.
-
-    `engine` was just opened; where a damaged checkpoint may have left parts of itself in it, another one is opened.
-    """
-    past = past_of(run)
-    step = Checkpoints(engine, run.path, setup.recipe.checkpoints).restore(up_to=past.made, note=notes.append)
-    if step is not None:
-        return engine, step
-    if notes:
-        engine.close()
-        engine = reopen()
-    if setup.parent is not None:
-        engine.load(setup.parent.state, with_optimizer=True)
-    return engine, past.begin
-
-
-def _require_same(setup: Setup, existing: bool, tasks: str, states: str, path: Path) -> None:
-    if existing and tasks != setup.tasks:
-        raise ConfigError(
-            f"the tasks of run {path} have changed since it was made (a config, judge or program), so old and new rewards would "
-            "not compare. Restore them, or begin a new run"
-        )
-    if existing and states != setup.states:
-        raise ConfigError(
-            f"the start states of run {path} have changed since it was made (another data set, or a run that went on). Restore "
-            "them, or begin a new run"
-        )
-
-
-def _require_honest_reward(recipe: Recipe, tasks: Sequence[Task], notify: Callable[[str], None]) -> None:
-    """Refuse a reward that pays planted cheats (`coevo reward audit`), unless the recipe allows it."""
-    if recipe.allow_cheats:
-        notify("the reward was not audited: allow_cheats is set")
-        return
-    from coevo.training.audit import require_honest
-
-    require_honest(recipe, tasks)

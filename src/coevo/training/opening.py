@@ -1,0 +1,226 @@
+"""From a setup to an opened run: everything that can be wrong is found before anything is written.
+
+A `Setup` is all that determines a run but its budget. It is stored as the run's config, so a folder is enough to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from coevo.config import Config, parse
+from coevo.engines.opening import open_engine
+from coevo.engines.types import Engine
+from coevo.errors import ConfigError, StoreError
+from coevo.evaluation.judges import open_judges
+from coevo.runs import Budget, Run
+from coevo.tasks.sets import load_tasks
+from coevo.training import checkpoints
+from coevo.training.branch import Change
+from coevo.training.checkpoints import Checkpoints
+from coevo.training.history import past_of
+from coevo.training.parts import Parts
+from coevo.training.preflight import Plan, preflight
+from coevo.training.purse import Purse
+from coevo.training.settings import Recipe
+from coevo.training.sinks import Mirrors
+from coevo.training.sources import fixed_states, require_apart, tasks_digest
+from coevo.training.starts import evaluation_starts
+from coevo.training.states import States
+
+KIND = "train"
+"""Kind of the runs that trainers write."""
+
+
+class Parent(Config):
+    """Where a branch comes from."""
+
+    run: str
+    """Folder of the parent run."""
+    step: int
+    """Of the checkpoint."""
+    state: str
+    """What the engine loads."""
+
+
+class Setup(Config):
+    """Everything that determines a training run but its budget."""
+
+    recipe: Recipe
+    weights: str = ""
+    """What `recipe.base` stands for on this machine: what the engine opens."""
+    tasks: str = ""
+    """SHA-256 over all tasks: a run does not go on under another judge."""
+    states: str = ""
+    """SHA-256 over the start states that do not change."""
+    parent: Parent | None = None
+
+    @classmethod
+    def read(cls, run: Run) -> Setup:
+        """Of a run that a trainer made."""
+        if run.kind != KIND:
+            raise StoreError(f"run {run.path} is of kind {run.kind!r}, not a training run; nothing to go on with")
+        return parse(cls, run.config, where=f"config of run {run.path}")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run, opened for training with all it needs."""
+
+    run: Run
+    setup: Setup
+    parts: Parts
+    plan: Plan
+    changed: Sequence[Change] = ()
+    """Of a branch: the fields in which its recipe differs from its parent's."""
+
+
+@contextmanager
+def opened(
+    setup: Setup,
+    path: Path,
+    *,
+    budget: Budget | None,
+    notify: Callable[[str], None],
+    existing: bool = False,
+    pool: str | None = None,
+    branched: dict[str, Any] | None = None,
+    changed: Sequence[Change] = (),
+) -> Iterator[Opened]:
+    recipe = setup.recipe
+    if recipe.trainer != "grpo":
+        raise ConfigError(f"trainer {recipe.trainer!r} has no session; use coevo.training.train")
+    training = {task.name: task for task in load_tasks(recipe.states.tasks)}
+    held_out = load_tasks(recipe.evaluate.tasks)
+    fixed, known = fixed_states(recipe.states, training, seed=recipe.seed)
+    require_apart(known, held_out)
+    states = States(recipe.states, seed=recipe.seed, fixed=fixed)
+    everything = {**known, **{task.name: task for task in held_out}}
+    if not known:
+        raise ConfigError(
+            "there is nothing to train on: name tasks in states.tasks, or data in states.trajectories or states.runs"
+        )
+    digest = tasks_digest(everything.values())
+    _require_same(setup, existing, digest, states.digest, path)
+    setup = setup.model_copy(update={"tasks": digest, "states": states.digest})
+    with ExitStack() as stack:
+        reopen = partial(
+            open_engine,
+            setup.weights,
+            recipe.engine,
+            folder=path / checkpoints.FOLDER,
+            seed=recipe.seed,
+            notify=notify,
+        )
+        engine = stack.enter_context(closing(reopen()))
+        looked = [state for found in fixed.values() for state in found]
+        plan = preflight(recipe, engine, looked, everything, base=setup.weights)
+        if not existing:
+            _require_honest_reward(recipe, notify)
+        opened_pool = stack.enter_context(open_judges(pool or recipe.pool, everything.values(), sandbox=recipe.sandbox))
+        run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
+        notes: list[str] = []
+        engine, restored = _restored(reopen, engine, run, setup, notes)
+        stack.callback(engine.close)
+        parts = Parts(
+            run=run,
+            recipe=recipe,
+            engine=engine,
+            pool=opened_pool,
+            tasks=everything,
+            states=states,
+            purse=Purse(run, engine, recipe.episode),
+            checkpoints=Checkpoints(engine, path, recipe.checkpoints),
+            mirrors=Mirrors(recipe.sinks, path, recipe.model_dump(mode="json")),
+            begin=setup.parent.step if setup.parent else 0,
+            branch=path.name if setup.parent else "main",
+            parent=f"{Path(setup.parent.run).name}@{checkpoints.name_of(setup.parent.step)}" if setup.parent else "",
+            restored=restored,
+            notes=notes,
+            changed={one.field: one.old for one in _changes_of(run)},
+        )
+        if held_out:
+            from coevo.training.evaluating import Evaluator
+
+            parts.evaluator = Evaluator(parts, evaluation_starts(parts, held_out), {t.name: t for t in held_out})
+        if states.uses_policy:
+            from coevo.training.onpolicy import Searches
+
+            parts.searches = Searches(parts, list(training.values()))
+        yield Opened(run, setup, parts, plan, changed or _changes_of(run))
+
+
+def _run_at(setup: Setup, path: Path, budget: Budget | None, existing: bool, branched: dict[str, Any] | None) -> Run:
+    if existing:
+        return Run.open(path, write=True, budget=budget)
+    run = Run.create(path, kind=KIND, config=setup.model_dump(mode="json"), budget=budget)
+    if branched is not None and setup.parent is not None:
+        try:
+            _begin_branch(run, setup.parent, branched)
+        except BaseException:
+            run.close()
+            raise
+    return run
+
+
+def _begin_branch(run: Run, parent: Parent, branched: dict[str, Any]) -> None:
+    """The branch's first event, and the policy's own states as the parent had them."""
+    from coevo.training.onpolicy import copy_states
+
+    with run.transaction():
+        run.append("branched", branched, step=parent.step)
+        with Run.open(parent.run, write=False) as old:
+            copy_states(old, run, up_to=parent.step)
+
+
+def _changes_of(run: Run) -> list[Change]:
+    for event in run.events(kinds=("branched",)):
+        return [Change(*one) for one in event.payload["changed"]]
+    return []
+
+
+def _restored(
+    reopen: Callable[[], Engine], engine: Engine, run: Run, setup: Setup, notes: list[str]
+) -> tuple[Engine, int]:
+    """An engine that holds the newest state of a run, and that state's step: a checkpoint's, or what the run began with.
+
+    `engine` was just opened; where a damaged checkpoint may have left parts of itself in it, another one is opened.
+    """
+    past = past_of(run)
+    step = Checkpoints(engine, run.path, setup.recipe.checkpoints).restore(up_to=past.made, note=notes.append)
+    if step is not None:
+        return engine, step
+    if notes:
+        engine.close()
+        engine = reopen()
+    if setup.parent is not None:
+        engine.load(setup.parent.state, with_optimizer=True)
+    return engine, past.begin
+
+
+def _require_same(setup: Setup, existing: bool, tasks: str, states: str, path: Path) -> None:
+    if existing and tasks != setup.tasks:
+        raise ConfigError(
+            f"the tasks of run {path} have changed since it was made (a config, judge or program), so old and new rewards would "
+            "not compare. Restore them, or begin a new run"
+        )
+    if existing and states != setup.states:
+        raise ConfigError(
+            f"the start states of run {path} have changed since it was made (another data set, or a run that went on). Restore "
+            "them, or begin a new run"
+        )
+
+
+def _require_honest_reward(recipe: Recipe, notify: Callable[[str], None]) -> None:
+    """Refuse a reward that pays planted cheats (`coevo reward audit`), unless the recipe allows it; tell its other traps."""
+    from coevo.training.audit import gate
+
+    for warning in gate(recipe).warnings[:_TOLD]:
+        notify(f"reward: {warning}")
+
+
+_TOLD = 3
