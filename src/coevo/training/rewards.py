@@ -27,6 +27,7 @@ BOUND = 1e6
 """A part or a sum beyond this is refused: next to it nothing else of the group would count."""
 
 _RIGHT = 1 - 1e-9
+_ROUNDING = 1e-12
 
 
 def is_copy(sample: Sample) -> bool:
@@ -52,7 +53,7 @@ def gain(sample: Sample, config: RewardConfig) -> float | None:
     if fitness is None:
         return None
     difference = fitness - sample.parent_fitness
-    return 0.0 if abs(difference) <= config.tolerance else difference
+    return 0.0 if abs(difference) <= config.tolerance + _ROUNDING else difference
 
 
 def metaevolve(sample: Sample, config: RewardConfig) -> float:
