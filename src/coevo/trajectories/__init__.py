@@ -1,1 +1,1 @@
-"""Data synthesis: trajectories from samples and from recorded searches."""
+"""Data synthesis: samples and lineages of searches become start states, kept as a Hugging Face `datasets` folder."""

@@ -51,7 +51,7 @@ def write_folder(
     folder: Path,
     rows: Mapping[str, Callable[[], Iterable[Trajectory]]],
     *,
-    facts: Mapping[str, Any],
+    facts: Callable[[], Mapping[str, Any]],
     group_rows: int = 500,
     shard_rows: int = 50_000,
     observer: Callable[[int], None] | None = None,
@@ -59,8 +59,8 @@ def write_folder(
     """Write a data set: per split a function that begins its rows. Returns the manifest.
 
     Equal rows give equal bytes of data. At most `group_rows` rows are in memory. What was in the folder of an earlier data set is
-    replaced when everything is written; a kill before leaves it without a manifest at worst. `facts` go into
-    manifest and card; `observer` is told the number of rows after each row group. Raises `StoreError` when the disk refuses.
+    replaced when everything is written; a kill before leaves it without a manifest at worst. `facts`, asked for when all rows are
+    written, go into manifest and card; `observer` is told the number of rows after each row group. Raises `StoreError` when the disk refuses.
     """
     part = folder / f".{DATA}.part"
     total = 0
@@ -78,7 +78,7 @@ def write_folder(
             split: _write_split(part, split, begin(), group_rows, shard_rows, tell) for split, begin in rows.items()
         }
         counted = {split: count for split, count in counted.items() if count.rows}
-        manifest = {"kind": KIND, "schema": SCHEMA, **_splits(counted), **facts}
+        manifest = {"kind": KIND, "schema": SCHEMA, **_splits(counted), **facts()}
         (folder / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(folder / DATA, ignore_errors=True)
         part.rename(folder / DATA)
@@ -111,7 +111,7 @@ def write_states(
             messages = prompt_of(view, state) if view else ()
             yield Trajectory(state, split, statement=view.statement if view else "", messages=messages)
 
-    manifest = write_folder(Path(folder), {split: rows}, facts={"note": note} if note else {})
+    manifest = write_folder(Path(folder), {split: rows}, facts=lambda: {"note": note} if note else {})
     return manifest["splits"].get(split, {"rows": 0})["rows"]
 
 
