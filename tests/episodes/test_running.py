@@ -336,6 +336,8 @@ def test_ids_in_are_ids_out_whatever_is_said(task, pool, table, style, templated
             for number, turn in enumerate(rollout.turns, 1)
             for token, logprob in zip(turn.token_ids, turn.logprobs, strict=True)
         ]
+        silenced = rows_of(rollout, [None] * len(rollout.turns))
+        assert not any(silenced.trained) and not any(silenced.advantages) and not any(silenced.logprobs)
         rest = [(a, p) for a, p, m in zip(row.advantages, row.logprobs, row.trained, strict=True) if not m]
         assert rest == [(0.0, 0.0)] * len(rest)
 
@@ -346,4 +348,3 @@ def test_rows_of_what_says_nothing_are_refused(task, pool):
         rows_of(rollout, [1.0, 2.0])
     with pytest.raises(UsageError, match="cannot be trained on: the worker died"):
         rows_of(replace(rollout, unmeasured="the worker died"), [1.0])
-    assert START.id

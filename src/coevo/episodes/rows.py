@@ -19,9 +19,10 @@ class RowParts(NamedTuple):
     logprobs: tuple[float, ...]
 
 
-def rows_of(rollout: Rollout, advantages: Sequence[float]) -> RowParts:
+def rows_of(rollout: Rollout, advantages: Sequence[float | None]) -> RowParts:
     """One row: every sampled token with its turn's advantage and the sampler's log-probability; messages between turns are not
-    trained. `advantages` has one number per turn. Raises `UsageError` for a rollout that says nothing (unmeasured, no turn)."""
+    trained. `advantages` has one number per turn, or None for a turn that is to stay out of the loss. Raises `UsageError` for a
+    rollout that says nothing (unmeasured, no turn)."""
     if rollout.unmeasured or not rollout.turns:
         why = rollout.unmeasured or "it has no turn"
         raise UsageError(f"rollout {rollout.sample} of group {rollout.group!r} cannot be trained on: {why}")
@@ -30,9 +31,9 @@ def rows_of(rollout: Rollout, advantages: Sequence[float]) -> RowParts:
     after = len(rollout.token_ids) - rollout.prompt_tokens
     per_token, trained, logprobs = [0.0] * after, [False] * after, [0.0] * after
     for turn, advantage in zip(rollout.turns, advantages, strict=True):
-        begin = turn.start - rollout.prompt_tokens
-        part = slice(begin, begin + len(turn.token_ids))
-        per_token[part] = [float(advantage)] * len(turn.token_ids)
-        trained[part] = [True] * len(turn.token_ids)
-        logprobs[part] = turn.logprobs
+        if advantage is None:
+            continue
+        begin, count = turn.start - rollout.prompt_tokens, len(turn.token_ids)
+        part = slice(begin, begin + count)
+        per_token[part], trained[part], logprobs[part] = [float(advantage)] * count, [True] * count, turn.logprobs
     return RowParts(rollout.token_ids, rollout.prompt_tokens, tuple(per_token), tuple(trained), tuple(logprobs))
