@@ -42,25 +42,25 @@ def train_grpo(parts: Parts) -> tuple[StoppedBy, str]:
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts(parts.run.path))
-        loop = _Loop(parts, stack.enter_context(reward_of(parts.recipe.reward)), interrupts)
+        loop = Loop(parts, stack.enter_context(reward_of(parts.recipe.reward)), interrupts)
         try:
             loop.catch_up()
             while (end := loop.end()) is None:
                 loop.step()
         except BudgetSpent as e:
             end = StoppedBy.BUDGET, str(e)
-        except _Asked:
+        except Asked:
             end = StoppedBy.INTERRUPTED, f"asked to stop by {interrupts.cause}"
         loop.leave_checkpoint()
         return end
 
 
-class _Asked(Exception):
+class Asked(Exception):
     """To stop, in the midst of something that is not a step yet."""
 
 
 @dataclass
-class _Loop:
+class Loop:
     parts: Parts
     reward: Reward
     interrupts: Interrupts
@@ -77,15 +77,15 @@ class _Loop:
     def step(self) -> None:
         """Make the next step, whole."""
         step, begun = self.past.made + 1, time.monotonic()
-        self._refresh(step)
-        batch, rows, tickets = self._collect(step)
+        self.refresh(step)
+        batch, rows, tickets = self.collect(step)
         self.parts.last = commit_batch(self.parts, batch, rows, tickets)
         self.past = replace(self.past, batch=step, filter=FilterState.from_dict(batch.filter))
         self._learn(step, rows, batch.skipped, begun=begun, groups=batch.groups)
-        self._after(step)
-        self._watch_measuring(batch)
+        self.after(step)
+        self.watch_measuring(batch)
 
-    def _collect(self, step: int) -> tuple[Batch, list[Row], list[Ticket]]:
+    def collect(self, step: int) -> tuple[Batch, list[Row], list[Ticket]]:
         """Sample, judge, score and filter the groups of a step; dropped ones are replaced for as many rounds as the recipe allows."""
         recipe, begun = self.parts.recipe, time.monotonic()
         policy, tickets = Timed(self.parts.engine), []
@@ -179,7 +179,7 @@ class _Loop:
                 f"from an earlier checkpoint with a lower rate: `coevo train --branch-from {self.parts.run.path}@STEP --set lr=...`"
             )
 
-    def _watch_measuring(self, batch: Batch) -> None:
+    def watch_measuring(self, batch: Batch) -> None:
         unmeasured = bool(batch.skipped) and batches.unmeasured_share(batch.groups) > self.parts.recipe.unmeasured
         self.lost = self.lost + 1 if unmeasured else 0
         if self.lost >= IN_A_ROW:
@@ -200,27 +200,30 @@ class _Loop:
         if past.batch > past.made:
             rows, skipped = self.parts.committed_batch(past.batch)
             self._learn(past.batch, rows, skipped)
-        self._after(self.past.made)
+        self.after(self.past.made)
 
-    def _refresh(self, step: int) -> None:
+    def refresh(self, step: int) -> None:
         """Let the policy search, where its states are due."""
         searches = self.parts.searches
         if searches is not None and searches.due(step) and not searches.refresh(step, self.interrupts.requested):
-            raise _Asked
+            raise Asked
 
-    def _after(self, step: int) -> None:
+    def after(self, step: int) -> None:
         """Evaluate and save, where that is due and not done yet; tell whoever watches."""
         evaluation = None
-        recipe = self.parts.recipe
         if self.parts.evaluator is not None and self.parts.evaluator.due(step, self.past):
             evaluation = self.parts.evaluator.evaluate(step)
             self.past = past_of(self.parts.run)
         best = self.past.best
-        new_best = evaluation is not None and best is not None and best[0] == step and step > self.past.begin
-        if (step > self.past.begin and step % recipe.checkpoint_every == 0) or new_best:
-            self.parts.save(step, best[0] if best else None)
+        self.save_when_due(step, evaluation is not None and best is not None and best[0] == step)
         if evaluation is not None or self.parts.last.get("step") == step:
             self.parts.tell(step, evaluation)
+
+    def save_when_due(self, step: int, new_best: bool) -> None:
+        """Leave a checkpoint at every so many steps, and of the best."""
+        best = self.past.best
+        if step > self.past.begin and (new_best or step % self.parts.recipe.checkpoint_every == 0):
+            self.parts.save(step, best[0] if best else None)
 
     def leave_checkpoint(self) -> None:
         """Of the last step, whatever ended the run."""

@@ -54,7 +54,7 @@ def update(parts: Parts, step: int, rows: Sequence[Row], entropy: EntropyState) 
     staleness = max(engine.version - row.version for row in rows)
     far = divergence(engine, rows, loss.reference) if recipe.max_kl is not None and loss.kl == 0 else None
     passes = passes_of(engine, rows, loss, lr, recipe.epochs, parts)
-    metrics = _metrics(passes) | {"staleness": staleness, "lr": lr}
+    metrics = metrics_of(passes) | {"staleness": staleness, "lr": lr}
     if far is not None:
         metrics["kl"] = far
     if loss.entropy:
@@ -113,7 +113,7 @@ _FAR = 30.0
 """Log-ratio at which a token's term is cut: far beyond any bound that a recipe sets."""
 
 
-def _metrics(passes: Sequence[tuple[LossStats, StepStats]]) -> dict[str, float]:
+def metrics_of(passes: Sequence[tuple[LossStats, StepStats]]) -> dict[str, float]:
     """Of the first pass what describes the policy that sampled; over all passes what describes the steps made."""
     first, last = passes[0][0], passes[-1][1]
     losses, steps = [loss for loss, _ in passes], [step for _, step in passes]
