@@ -88,8 +88,8 @@ def arrange(job: Job) -> Arranged:
     profiles = [_profile(answer) for answer in answers]
     measure = problem_measure(config.diversity, profiles, given) if config.diversity.measure != "none" else 0.0
     if not answers or not worth_keeping(config.diversity, profiles, given):
-        counts["alike"] += len(answers)
-        return Arranged((), measure, dict(counts))
+        counts["alike"] = len(answers)
+        return Arranged((), measure, _positive(counts))
     chosen = select(config.diversity, profiles)
     counts.update(too_near=chosen.too_near, too_far=chosen.too_far, too_many=chosen.too_many)
     pool = [answers[index] for index in chosen.kept]
@@ -104,7 +104,11 @@ def arrange(job: Job) -> Arranged:
                 counts["same_state"] += 1
             elif placed is not None:
                 rows[placed.state] = placed
-    return Arranged(tuple(rows.values()), measure, {name: count for name, count in counts.items() if count})
+    return Arranged(tuple(rows.values()), measure, _positive(counts))
+
+
+def _positive(counts: Counter[str]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def _distinct(answers: tuple[Answer, ...], counts: Counter[str]) -> list[Answer]:

@@ -21,7 +21,7 @@ from pydantic import Field
 
 from coevo import __version__
 from coevo.config import Config, parse
-from coevo.errors import ConfigError, StoreError, UsageError
+from coevo.errors import BudgetSpent, ConfigError, StoreError, UsageError
 from coevo.evaluation.judges import open_judges
 from coevo.evolution.session import Setup as Search
 from coevo.models import open_models
@@ -165,6 +165,8 @@ class Synthesis:
             if sampler.interrupted:
                 self.run.mark(State.STOPPED, by=sampler.interrupted)
                 return SynthResult(self.run.path, {}, counts, stop=f"stopped by {sampler.interrupted}")
+            if sampler.budget_spent and not sampler.found.answers and not self.sources:
+                raise BudgetSpent(sampler.budget_spent)
             current = staging.stage(
                 self.run, self.tasks, sampler.found, self.sources, settings, pool=pool, progress=report
             )

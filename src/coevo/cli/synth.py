@@ -1,0 +1,149 @@
+"""`coevo synth TASKS...`: make a data set of trajectories from samples and from recorded searches."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coevo.cli import output
+
+if TYPE_CHECKING:
+    from coevo.trajectories.sampling import Progress
+    from coevo.trajectories.synth import Synthesis, SynthResult
+
+LINE_EVERY_S = 5.0
+
+
+def synth(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(help="Shipped names, task folders, folders of task folders, library:KIND.", show_default=False),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Who answers: openai:NAME@URL, local, scripted:FILE (repeatable).")
+    ] = None,
+    runs: Annotated[
+        list[Path] | None, typer.Option("--from", help="Run folder of a search: its lineages (repeatable).")
+    ] = None,
+    answers: Annotated[
+        list[Path] | None,
+        typer.Option(help="JSONL or Parquet file of answers: task, and program or response (repeatable)."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to make; default runs/synth-N.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Answers asked for per task; default 10.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Bounds, as in evaluations=5000,usd=2; also tokens, minutes, cpu_minutes.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Names every random stream.")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="Data set, search or tasks that must not be trained on (repeatable)."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse contamination (exit code 4) instead of removing it.")
+    ] = False,
+    config: Annotated[Path | None, typer.Option(help="YAML file of synthesis settings.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting: mix.right=null, splits.validation=0.1.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Judging processes; default one per CPU. Does not change results.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="inline, local:N or ray:N@ADDRESS instead of --workers.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Make start states to train on: answers of a model, executed and arranged as histories, and lineages of searches.
+
+    Ends with a Hugging Face `datasets` folder and its card, the counts, and why what was dropped. A budget that
+    ends it early gives a smaller data set. Exit code 1 when it was interrupted before there was one, 3 when the budget buys
+    nothing, 4 when --strict found contamination.
+    """
+    from coevo.config import parse, read_yaml, with_sets
+    from coevo.errors import UsageError
+    from coevo.runs import parse_budget
+    from coevo.trajectories.settings import SynthConfig
+    from coevo.trajectories.synth import Setup, begin
+
+    if workers is not None and pool is not None:
+        raise UsageError("--workers and --pool say the same thing; give one of them")
+    given: dict[str, Any] = with_sets(read_yaml(config) if config else {}, sets or [])
+    given |= {name: value for name, value in (("seed", seed), ("samples", samples)) if value is not None}
+    settings = parse(SynthConfig, given, where=str(config) if config else "synthesis settings")
+    limits = parse_budget(budget or "")
+    setup = Setup.of(
+        tasks or (),
+        answers=answers or (),
+        models=tuple(model or ()),
+        runs=tuple(map(str, runs or ())),
+        against=tuple(against or ()),
+        strict=strict,
+        settings=settings,
+        pool=pool or (f"local:{workers}" if workers else "local"),
+        command=shlex.join(["coevo", *sys.argv[1:]]),
+    )
+    with begin(setup, limits, out or _free()) as synthesis:
+        see_through(synthesis, json=json)
+
+
+def see_through(synthesis: Synthesis, *, json: bool) -> SynthResult:
+    """Bring an opened synthesis to its end, print what it came to, and exit non-zero where it ended early."""
+    if not json:
+        count, searches = synthesis.given, len(synthesis.sources)
+        print(f"{count} task{'s' * (count != 1)}, {searches} search{'es' * (searches != 1)} -> {synthesis.run.path}")
+    result = synthesis.go(None if json else _lines())
+    facts = _facts(result)
+    if json:
+        output.print_json({**facts, "counts": result.counts, "removed": result.removed, "manifest": result.manifest})
+    else:
+        print()
+        rows = [
+            (stage, what.replace("_", " "), n) for stage, found in result.counts.items() for what, n in found.items()
+        ]
+        output.print_table(("stage", "what", "number"), rows)
+        for item in result.removed[:10]:
+            print(f"removed: {item['what']} of {item['task']} against {item['against']}: {item['why']}")
+        if len(result.removed) > 10:
+            print(f"removed: ... and {len(result.removed) - 10} more, listed in coevo.json")
+        output.print_facts(facts)
+    if not result.manifest:
+        raise typer.Exit(1)
+    return result
+
+
+def _facts(result: SynthResult) -> dict[str, Any]:
+    where = shlex.quote(str(result.folder))
+    facts: dict[str, Any] = {f"rows_{split}": count for split, count in result.rows.items()}
+    facts["folder"] = str(result.folder)
+    if result.stop:
+        facts |= {"stop": result.stop, "resume": f"coevo resume {where}"}
+    if result.manifest:
+        shares = "{synth: 1.0}" if not result.counts.get("searches") else "{synth: 0.5, search: 0.5}"
+        if not result.counts.get("samples"):
+            shares = "{search: 1.0}"
+        facts["next"] = f"coevo train --set states.trajectories=[{where}] --set 'states.mix={shares}'"
+    return facts
+
+
+def _lines() -> Progress:
+    """A line when something new begins, and now and then while it goes on."""
+    said: dict[str, Any] = {"what": "", "at": 0.0}
+
+    def progress(what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what == said["what"] and now - said["at"] < LINE_EVERY_S:
+            return
+        said.update(what=what, at=now)
+        print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", flush=True)
+
+    return progress
+
+
+def _free() -> Path:
+    from coevo.cli.evolve import free_folder
+
+    return free_folder("synth")
