@@ -70,10 +70,12 @@ class Service:
         context: int | None,
         slots: int = 4,
         session_s: float = 300.0,
+        averaged: bool = False,
     ) -> None:
-        """`base` is the model's name; `slots` models may exist at a time; a session without a sign of life for `session_s` loses its own."""
+        """`base` is the model's name; `slots` models may exist at a time; a session without a sign of life for `session_s` loses its own.
+        `averaged`: gradients of one request are averaged over targets and sequences (as SkyRL on JAX does), not summed."""
         self._make, self._base, self._folder, self._context = make, base, folder, context
-        self._slots, self._session_s = slots, session_s
+        self._slots, self._session_s, self._averaged = slots, session_s, averaged
         self._sessions: dict[str, float] = {}
         self._models: dict[str, _Model] = {}
         self._samplers: dict[str, _Sampler] = {}
@@ -104,7 +106,7 @@ class Service:
         """The answer to a GET. Raises `Refusal`."""
         match path.strip("/"):
             case "":
-                return {"name": "coevo", "reduction": "sum"}
+                return {"name": "coevo", "reduction": "sequence_mean" if self._averaged else "sum"}
             case "api/v1/healthz":
                 return {"status": "ok"}
             case "api/v1/get_server_capabilities":
@@ -228,6 +230,8 @@ class Service:
             valued = [requests.loss_of(name, settings, datum, q) for datum, q in zip(data, found, strict=True)]
             version = model.engine.version
             slopes = requests.moved([slope for _, slope in valued])
+            if self._averaged:
+                slopes = [slope / (len(slope) * len(slopes)) for slope in slopes]
             rows = [requests.pulled(d, q, slope, version) for d, q, slope in zip(data, found, slopes, strict=True)]
             stats = model.engine.forward_backward(rows, LossConfig(name="importance_sampling"))
             if stats.skipped:
