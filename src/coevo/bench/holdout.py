@@ -84,6 +84,12 @@ class Holdout:
         """The records of an access are stored."""
         self._append(suite, digest, arm, seed, what, "closed", forced=False)
 
+    def settle(self, suite: str, digest: str, *, arm: str, seed: int, what: str) -> None:
+        """Close an access that was left open although its records are stored."""
+        mine = [a for a in self.accesses() if (a.digest, a.study, a.arm, a.seed) == (digest, self._study, arm, seed)]
+        if mine and mine[-1].event == "open" and mine[-1].what == what:
+            self.close(suite, digest, arm=arm, seed=seed, what=what)
+
     def touches(self, digest: str, *, arm: str, seed: int) -> Touches:
         """How often a split was opened so far."""
         opened = [a for a in self.accesses() if a.digest == digest and a.event == "open"]

@@ -97,13 +97,15 @@ def states(bench: Bench, unit: Unit) -> dict[str, Any]:
 
 def train(bench: Bench, unit: Unit) -> dict[str, Any]:
     """One training run, new or gone on with."""
-    from coevo.training.session import train as run_training
+    from coevo.training import session
 
-    recipe = recipe_for(bench, unit)
     path = bench.folder / TRAINING / f"{unit.arm}-{unit.seed}"
     bench.training = path
     try:
-        result = run_training(recipe, path)
+        if (path / "run.db").exists():
+            result = session.go_on(path, notify=bench.notify)
+        else:
+            result = session.train(recipe_for(bench, unit), path, notify=bench.notify)
     finally:
         bench.training = None
     if bench.cancelled.is_set() or result.stopped_by == "interrupted":

@@ -94,10 +94,10 @@ def _step(
         rejection=candidate.rejection.value if candidate.rejection else "",
         copy=copy,
         duplicate=candidate.duplicate or copy,
-        distance=0.0 if copy else distance(sketches[child], sketches[parent]) if known else None,
+        distance=0.0 if copy else round(distance(sketches[child], sketches[parent]), 4) if known else None,
         evaluations=evaluations,
         tokens=int((reply or {}).get("completion_tokens", 0)),
-        surprise=-sum(logprobs) if logprobs else None,
+        surprise=round(-sum(logprobs), 4) if logprobs else None,
     )
 
 

@@ -1,0 +1,170 @@
+"""The figures of a study, as PNG and SVG: evolve@k, what training does to copies and entropy, differences with intervals.
+
+Needs the extra `plot` (matplotlib). Everything drawn is in the report's data; nothing is computed here but positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coevo.pictures import INK, MUTED
+
+COLOURS: Mapping[str, tuple[str, str]] = {
+    "search": (INK, "-"),
+    "best_of_n": ("#8a94a3", ":"),
+    "self_refine": ("#8a94a3", "--"),
+    "direct": ("#2563a8", "-"),
+    "evolve_absolute": ("#0f8a7e", "-"),
+    "evolve_metaevolve": ("#b8860b", "-"),
+    "evolve_difference": ("#7c3aed", "-"),
+    "evolve_lazy": ("#5a8f29", "-"),
+    "evolve_search": ("#c2410c", "-"),
+}
+_SPARE = ("#be185d", "#0369a1", "#4d7c0f", "#6d28d9", "#92400e")
+
+COLLAPSE = (
+    ("copy_rate", "copies of the parent"),
+    ("entropy", "entropy (nats per token)"),
+    ("distinct_children", "different children in a group"),
+)
+"""What training may do to a policy, by metric of the trainer."""
+
+
+def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Draw what there is to draw into `folder`; the paths of all files."""
+    files: list[Path] = []
+    if report["curves"]:
+        files += _saved(_curves(report), folder / "evolve-at-k")
+    if any(training["curves"] for training in report["training"]):
+        files += _saved(_collapse(report), folder / "training")
+    if report["differences"]:
+        files += _saved(_differences(report), folder / "differences")
+    return files
+
+
+def _curves(report: Mapping[str, Any]) -> Any:
+    splits = list(report["curves"])
+    figure, panels = _panels(len(splits), width=5.2)
+    for split, axes in zip(splits, panels, strict=True):
+        for arm, drawn in report["curves"][split].items():
+            colour, line = _style(arm, report)
+            xs = range(len(drawn["points"]))
+            axes.fill_between(xs, drawn["low"], drawn["high"], color=colour, alpha=0.08, lw=0)
+            axes.plot(xs, drawn["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.5, label=arm)
+        suite = report["suite"].get(split, {})
+        kind = "families not trained on" if suite.get("unseen") else "families trained on"
+        _dress(
+            axes, f"{split}: {suite.get('tasks', '?')} tasks, {kind}", "evaluations (k)", "best public fitness so far"
+        )
+    panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
+    seeds = report["seeds"]
+    figure.suptitle(
+        f"evolve@k, mean over tasks and {seeds} seed{'s' if seeds > 1 else ''}; bands: 95 %",
+        fontsize=10,
+        color=INK,
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def _collapse(report: Mapping[str, Any]) -> Any:
+    """Per metric, one line an arm: mean over seeds, with the range of the seeds."""
+    drawn = [(name, label) for name, label in COLLAPSE if any(name in t["curves"] for t in report["training"])]
+    figure, panels = _panels(max(1, len(drawn)), width=4.4)
+    for (name, label), axes in zip(drawn, panels, strict=False):
+        for arm in dict.fromkeys(t["arm"] for t in report["training"]):
+            curves = [t["curves"][name] for t in report["training"] if t["arm"] == arm and name in t["curves"]]
+            if not curves:
+                continue
+            steps, rows = _smooth(curves)
+            colour, line = _style(arm, report)
+            axes.fill_between(steps, [min(r) for r in rows], [max(r) for r in rows], color=colour, alpha=0.12, lw=0)
+            axes.plot(steps, [sum(r) / len(r) for r in rows], line, color=colour, lw=1.6, label=arm)
+        _dress(axes, label, "step of training", "")
+        axes.set_ylim(bottom=0)
+    panels[0].legend(fontsize=8, frameon=False)
+    figure.suptitle(
+        "what training does to the policy (running mean of ten steps; shaded: all seeds)",
+        fontsize=10,
+        color=INK,
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def _differences(report: Mapping[str, Any]) -> Any:
+    """Arm minus reference in verified fitness, with both intervals."""
+    splits = list(dict.fromkeys(d["suite"] for d in report["differences"]))
+    figure, panels = _panels(len(splits), width=5.2)
+    for split, axes in zip(splits, panels, strict=True):
+        rows = [d for d in report["differences"] if d["suite"] == split][::-1]
+        for y, d in enumerate(rows):
+            colour, _ = _style(d["arm"], report)
+            estimate, low, high = d["interval"]
+            _, inner_low, inner_high = d["over_tasks"]
+            axes.plot([low, high], [y, y], color=colour, lw=1.4)
+            axes.plot([inner_low, inner_high], [y, y], color=colour, lw=4, alpha=0.45, solid_capstyle="butt")
+            axes.plot([estimate], [y], "o", color=colour, ms=6)
+            axes.plot(d["by_seed"], [y] * len(d["by_seed"]), "|", color=INK, ms=7, alpha=0.6)
+        axes.axvline(0, color=MUTED, lw=0.8)
+        axes.set_yticks(range(len(rows)), [f"{d['arm']} - {d['other']}{' *' if d['primary'] else ''}" for d in rows])
+        _dress(axes, split, "difference in verified fitness", "")
+    figure.suptitle(
+        "thin: 95 % over tasks and seeds; thick: over tasks; ticks: each seed; *: primary",
+        fontsize=9,
+        color=INK,
+        x=0.01,
+        ha="left",
+    )
+    return figure
+
+
+def _smooth(curves: Sequence[Sequence[Sequence[float]]], window: int = 10) -> tuple[list[int], list[list[float]]]:
+    """Steps that any seed has, and per step the seeds' running means."""
+    means: dict[int, list[float]] = {}
+    for curve in curves:
+        values = [value for _, value in curve]
+        for i, (step, _) in enumerate(curve):
+            part = values[max(0, i - window + 1) : i + 1]
+            means.setdefault(int(step), []).append(sum(part) / len(part))
+    steps = sorted(means)
+    return steps, [means[step] for step in steps]
+
+
+def _panels(count: int, *, width: float) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * count, 4.2), dpi=140, layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def _style(arm: str, report: Mapping[str, Any]) -> tuple[str, str]:
+    if arm in COLOURS:
+        return COLOURS[arm]
+    others = [row["arm"] for row in report["arms"] if row["arm"] not in COLOURS]
+    return _SPARE[others.index(arm) % len(_SPARE)] if arm in others else MUTED, "-"
+
+
+def _dress(axes: Any, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=10, color=INK, loc="left")
+    axes.set_xlabel(x, color=INK, fontsize=9)
+    axes.set_ylabel(y, color=INK, fontsize=9)
+    axes.tick_params(colors=MUTED, labelsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _saved(figure: Any, stem: Path) -> list[Path]:
+    """Both formats. The SVG says neither when nor by which random ids it was made, so equal figures are equal files."""
+    import matplotlib
+
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    png, svg = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    figure.savefig(png)
+    with matplotlib.rc_context({"svg.hashsalt": "coevo"}):
+        figure.savefig(svg, metadata={"Date": None})
+    return [png, svg]
