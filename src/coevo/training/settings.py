@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -171,6 +171,32 @@ class EvalConfig(Config):
     """Stop early after this many evaluations without a new best; None never does."""
 
 
+class TrlConfig(Config):
+    """Trainer `trl` only."""
+
+    micro_rows: int | None = Field(default=None, ge=1)
+    """Rows of one forward and backward pass; divides groups x group_size. None: all of a step's at once."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Given to TRL's GRPOConfig as they are (`use_vllm`, `report_to`, ...); they win over the recipe."""
+
+
+class ToyConfig(Config):
+    """Trainer `toy`: the world it trains in, and which faults are planted there (docs/rewards.md)."""
+
+    noise: float = Field(default=0.01, ge=0, le=1)
+    """Standard deviation of what is measured of a program's fitness."""
+    levels: int | None = Field(default=None, ge=1)
+    """Fault: the public tests tell so few levels of fitness apart that groups are ties. 1 makes every reward the same."""
+    leak: float = Field(default=0.0, ge=0, le=1)
+    """Fault: share of the headroom that hard-coding public tests gains on them. On hidden tests it halves fitness."""
+    bonus: float = 0.0
+    """Fault: what a shaped reward adds for a padded edit, which changes nothing."""
+    unmeasured: float = Field(default=0.0, ge=0, lt=1)
+    """Fault: share of rollouts that the machine loses."""
+    lr_scale: float = Field(default=1e5, gt=0)
+    """`lr` is a rate for language models; the toy's weights learn at lr * lr_scale. From about 3e-4 on it is too high."""
+
+
 class Recipe(Config):
     """Everything that determines a training run but its folder."""
 
@@ -213,8 +239,12 @@ class Recipe(Config):
     """Mirrors of the metrics: tensorboard, wandb, trackio. They can neither fail nor hold up a run."""
     allow_cheats: bool = False
     """Train although the reward audit found a planted cheat that pays."""
+    trl: TrlConfig = TrlConfig()
+    """Trainer `trl`: what TRL alone knows."""
     command: tuple[str, ...] = ()
     """Trainer `command`: what to run; it gets recipe.json (docs/training.md)."""
+    toy: ToyConfig = ToyConfig()
+    """Trainer `toy`: its world."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

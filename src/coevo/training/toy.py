@@ -1,0 +1,440 @@
+"""Trainer `toy`: a softmax policy over program edits, with a true ability that is known exactly. Seconds a run, numpy alone.
+
+It takes the same recipe as the others (rewards, advantages, filter, losses, entropy floor, schedule), writes the same events and evidence rows, and goes
+on where it was stopped. What it is for: demos, and testing whatever judges training from the outside. Faults can be planted (`ToyConfig`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from coevo.episodes.evidence import SCHEMA
+from coevo.errors import BudgetSpent, ConfigError
+from coevo.evolution.interrupts import Interrupts
+from coevo.evolution.types import Rejection
+from coevo.runs import Run
+from coevo.runs.types import State as RunState
+from coevo.runs.types import Ticket
+from coevo.streams import array_stream
+from coevo.training.advantages import advantages, is_dead
+from coevo.training.entropy import EntropyState, coefficient, observe
+from coevo.training.filters import FilterState, decide
+from coevo.training.history import Past, past_of
+from coevo.training.result import Observer, StoppedBy, TrainProgress, TrainResult
+from coevo.training.rewards import Reward, reward_of
+from coevo.training.schedule import lr_at
+from coevo.training.settings import Recipe
+from coevo.training.sinks import Mirrors
+from coevo.training.toy_policy import Choices, entropy_of, kl_of, step_of
+from coevo.training.toy_world import ACTIONS, FEATURES, STATES, State, World, log_policy
+from coevo.training.types import Sample, Scored
+
+POLICY = "policy.json"
+"""In a run's artifacts: the weights at the end."""
+
+_TOKENS = {"pad": 400, "copy": 60, "junk": 20}
+_USUAL_TOKENS = 80
+_RIGHT = 0.999
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    """One edit, measured."""
+
+    state: State
+    group: str
+    sample: int
+    action: int
+    logprob: float
+    hidden: float
+    seen: Sample | None
+    """None where the machine lost it."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    state: State
+    rollouts: tuple[_Rollout, ...]
+    scored: tuple[Scored | None, ...]
+    advantages: tuple[float | None, ...]
+    round: int
+    kept: bool = True
+    dropped: str = ""
+
+    @property
+    def rewards(self) -> list[float | None]:
+        return [one.reward if one is not None else None for one in self.scored]
+
+
+def train_toy(recipe: Recipe, run: Run, *, observer: Observer | None = None) -> TrainResult:
+    """Train in a run that is open for writing, new or stopped, until its steps or its budget end, or something asks to stop.
+
+    Deterministic by the recipe alone. Raises `ConfigError` for what the toy cannot do.
+    """
+    _require_possible(recipe)
+    mirrors = Mirrors(recipe.sinks, run.path, recipe.model_dump(mode="json"))
+    try:
+        with reward_of(recipe.reward) as reward, Interrupts(run.path) as interrupts:
+            loop = _Loop(recipe, run, reward, mirrors, observer)
+            stopped_by, message = loop.go(interrupts)
+    finally:
+        mirrors.close()
+    run.mark(RunState.FINISHED if stopped_by in _GOALS else RunState.STOPPED, by=message)
+    return loop.result(stopped_by, message, mirrors.notes)
+
+
+def weights_of(run: Run, step: int | None = None) -> np.ndarray:
+    """The policy of a toy run after a step (default: the last one made), (FEATURES, actions): zeros before the first."""
+    found = np.zeros((FEATURES, len(ACTIONS)))
+    for event in run.events(kinds=("update",)):
+        if step is None or (event.step or 0) <= step:
+            found = np.array(event.payload["weights"])
+    return found
+
+
+def true_ability(recipe: Recipe, weights: np.ndarray, k: int = 1) -> float:
+    """Expected true gain in fitness of a search that keeps the best of `k` edits by this policy; exact. No recipe's faults change it."""
+    return World(recipe.toy.leak).ability(np.exp(log_policy(weights, STATES)), k)
+
+
+_GOALS = (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
+
+
+class _Loop:
+    def __init__(self, recipe: Recipe, run: Run, reward: Reward, mirrors: Mirrors, observer: Observer | None) -> None:
+        self.recipe, self.run, self.reward, self.mirrors, self.observer = recipe, run, reward, mirrors, observer
+        self.world = World(recipe.toy.leak)
+        self.past: Past = past_of(run)
+        self.weights = weights_of(run)
+        self.notes: list[str] = []
+
+    def go(self, interrupts: Interrupts) -> tuple[StoppedBy, str]:
+        try:
+            while (end := self._end(interrupts)) is None:
+                self._step(self.past.made + 1)
+        except BudgetSpent as e:
+            end = StoppedBy.BUDGET, str(e)
+        text = json.dumps({"features": FEATURES, "actions": ACTIONS, "weights": self.weights.tolist()}, indent=1)
+        (self.run.artifacts / POLICY).write_text(text, encoding="utf-8")
+        return end
+
+    def result(self, stopped_by: StoppedBy, message: str, notes: Sequence[str]) -> TrainResult:
+        from coevo.training.history import summary
+
+        first, last = np.zeros_like(self.weights), self.weights
+        known = {
+            f"ability{'' if k == 1 else f'_{k}'}_{name}": true_ability(self.recipe, weights, k)
+            for k in (1, 8)
+            for name, weights in (("first", first), ("last", last))
+        }
+        metrics = {**summary(self.run), **known, "ability_best": self.world.best_ability}
+        return TrainResult(
+            steps=self.past.made,
+            stopped_by=stopped_by,
+            message=message,
+            metrics=metrics,
+            spent=self.run.ledger.spent(),
+            notes=(*self.notes, *notes),
+        )
+
+    def _end(self, interrupts: Interrupts) -> tuple[StoppedBy, str] | None:
+        recipe, past = self.recipe, self.past
+        if past.made >= recipe.steps:
+            return StoppedBy.STEPS, f"all {recipe.steps} steps were made"
+        if recipe.max_kl is not None and past.kl is not None and past.kl > recipe.max_kl:
+            return StoppedBy.MAX_KL, f"the divergence from the start is {past.kl:.4g}, over max_kl = {recipe.max_kl:g}"
+        if recipe.evaluate.patience is not None and past.since_best >= recipe.evaluate.patience:
+            return StoppedBy.PATIENCE, f"{past.since_best} evaluations brought nothing better"
+        if interrupts.requested():
+            return StoppedBy.INTERRUPTED, f"asked to stop by {interrupts.cause}"
+        return None
+
+    # One step
+
+    def _step(self, step: int) -> None:
+        groups, memory, tickets = self._collect(step)
+        chosen = _choices(groups)
+        figures = _figures(groups)
+        weights, entropy, update = self._learn(step, chosen)
+        with self.run.transaction():
+            batch = {
+                "skipped": update["skipped"],
+                "groups": [[g.rollouts[0].group, g.state.name, g.kept, g.dropped] for g in groups],
+                "metrics": figures,
+                "filter": memory.to_dict(),
+            }
+            self.run.append("batch", batch, step=step)
+            self.run.put_rollouts(
+                (self._row(step, g, i, "train") for g in groups for i in range(len(g.rollouts))), step=step
+            )
+            for round, ticket in enumerate(tickets):
+                some = sum(len(g.rollouts) for g in groups if g.round == round)
+                self.run.ledger.settle(ticket, evaluations=some)
+            self.run.append("update", update, step=step)
+            self.weights = weights
+            self.past = replace(
+                self.past, made=step, batch=step, filter=memory, entropy=entropy, kl=update["metrics"]["kl"]
+            )
+            evaluation = self._evaluate(step) if step % self.recipe.evaluate.every == 0 else None
+        if evaluation is not None:
+            self.past = past_of(self.run)
+        self._tell(step, {**figures, **update["metrics"]}, update["skipped"], evaluation)
+
+    def _collect(self, step: int) -> tuple[list[_Group], FilterState, list[Ticket]]:
+        """Sample, measure, score and filter the groups of a step; dead ones are drawn again for as many rounds as the recipe allows."""
+        recipe, memory = self.recipe, self.past.filter
+        places, groups, tickets = list(range(recipe.groups)), [], []
+        for round in range(1 + recipe.filter.replace):
+            try:
+                tickets.append(self.run.ledger.reserve("train", step=step, evaluations=len(places) * recipe.group_size))
+            except BudgetSpent:
+                if not round:
+                    raise
+                break
+            new = [self._group(step, round, place) for place in places]
+            decision = decide(recipe.filter, memory, [group.rewards for group in new])
+            memory = decision.state
+            verdicts = zip(new, decision.kept, decision.reasons, strict=True)
+            new = [replace(group, kept=kept, dropped=reason) for group, kept, reason in verdicts]
+            groups += new
+            places = [
+                place for place, group in zip(places, new, strict=True) if not group.kept and _dead(group, recipe)
+            ]
+            if not places:
+                break
+        return groups, memory, tickets
+
+    def _group(self, step: int, round: int, place: int) -> _Group:
+        rng = array_stream(self.recipe.seed, "toy", step, round, place)
+        state = STATES[int(rng.integers(len(STATES)))]
+        rollouts = self._rollouts(rng, state, f"{step}.{round}.{place}", self.recipe.group_size)
+        known = [i for i, rollout in enumerate(rollouts) if rollout.seen is not None]
+        scored: list[Scored | None] = [None] * len(rollouts)
+        for i, one in zip(known, self.reward([r.seen for r in rollouts if r.seen is not None]), strict=True):
+            scored[i] = self._with_bonus(one, ACTIONS[rollouts[i].action])
+        rewards = [[one.reward if one is not None else None] for one in scored]
+        found = [row[0] for row in advantages(rewards, self.recipe.advantage)]
+        return _Group(state, rollouts, tuple(scored), tuple(found), round)
+
+    def _rollouts(self, rng: np.random.Generator, state: State, group: str, count: int) -> tuple[_Rollout, ...]:
+        logs = log_policy(self.weights, [state], self.recipe.episode.temperature)[0]
+        chances = np.exp(logs)
+        found = []
+        for sample in range(count):
+            action = int(rng.choice(len(ACTIONS), p=chances / chances.sum()))
+            outcomes = self.world.outcomes(state, action)
+            which = int(rng.choice(len(outcomes), p=[outcome.chance for outcome in outcomes]))
+            jitter, lost = float(rng.normal(0, 1)), float(rng.random()) < self.recipe.toy.unmeasured
+            outcome = outcomes[which]
+            seen = None if lost else self._seen(state, ACTIONS[action], outcome.public, jitter)
+            found.append(_Rollout(state, group, sample, action, float(logs[action]), outcome.hidden, seen))
+        return tuple(found)
+
+    def _seen(self, state: State, action: str, public: float | None, jitter: float) -> Sample:
+        """What a reward sees of an edit."""
+        parent = self._level(state.fitness)
+        tokens = _TOKENS.get(action, _USUAL_TOKENS)
+        common: dict[str, Any] = {
+            "parent_fitness": parent,
+            "parent_correctness": parent,
+            "parent_hash": _hash(state.name),
+            "text": action,
+            "tokens": tokens,
+            "max_tokens": self.recipe.episode.max_tokens,
+        }
+        if action in ("junk", "copy"):
+            rejection = Rejection.UNCHANGED if action == "copy" else Rejection.NO_CODE
+            return Sample(fitness=None, contract_ok=False, rejection=rejection.value, **common)
+        assert public is not None
+        fitness = self._level(min(1.0, max(0.0, public + self.recipe.toy.noise * jitter)))
+        source = f"def solve(case):\n    return {action.replace(' ', '_')}(case, {state.symptom}, {round(public, 3)})\n"
+        return Sample(fitness=fitness, correctness=fitness, program_hash=_hash(source), source=source, **common)
+
+    def _level(self, fitness: float) -> float:
+        levels = self.recipe.toy.levels
+        if levels is None:
+            return fitness
+        return math.floor(fitness * (levels - 1) + 0.5) / (levels - 1) if levels > 1 else 0.5
+
+    def _with_bonus(self, scored: Scored, action: str) -> Scored:
+        bonus = self.recipe.toy.bonus
+        if not bonus or scored.reward is None:
+            return scored
+        paid = bonus if action == "pad" else 0.0
+        return Scored(scored.reward + paid, {**scored.parts, "bonus": paid})
+
+    def _learn(self, step: int, chosen: Choices) -> tuple[np.ndarray, EntropyState, dict[str, Any]]:
+        recipe, past = self.recipe, self.past
+        bonus = coefficient(recipe.entropy, past.entropy, step, recipe.steps)
+        loss = recipe.loss.model_copy(update={"entropy": bonus}) if recipe.entropy.floor is not None else recipe.loss
+        idle = not loss.kl and not loss.entropy
+        skipped = "" if not idle or np.any(chosen.advantages) else "no signal: in every group all rewards are equal"
+        lr, weights = lr_at(recipe, step), self.weights
+        entropy = entropy_of(weights, recipe.episode.temperature)
+        metrics: dict[str, float] = {"entropy": entropy}
+        if not skipped:
+            for _ in range(recipe.epochs):
+                weights, metrics["grad_norm"] = step_of(weights, chosen, loss, recipe, lr * recipe.toy.lr_scale)
+        if not np.isfinite(weights).all():
+            weights, skipped = self.weights, "the weights would not be finite; they are left as they were"
+        metrics["kl"] = kl_of(weights, np.zeros_like(weights))
+        metrics["ability"] = true_ability(recipe, weights)
+        metrics["ability_8"] = true_ability(recipe, weights, 8)
+        memory = observe(past.entropy, entropy)
+        payload = {
+            "skipped": skipped,
+            "version": step,
+            "lr": lr,
+            "coefficient": loss.entropy,
+            "metrics": metrics,
+            "entropy": memory.to_dict(),
+            "weights": weights.tolist(),
+        }
+        return weights, memory, payload
+
+    def _evaluate(self, step: int) -> dict[str, float]:
+        """Fresh rollouts from every state, as evidence of split "eval"; inside the step's transaction."""
+        rows, hidden, public = [], [], []
+        for state in STATES:
+            rng = array_stream(self.recipe.seed, "toy-eval", step, state.index)
+            rollouts = self._rollouts(rng, state, f"eval-{step}.{state.index}", self.recipe.evaluate.samples)
+            group = _Group(state, rollouts, (None,) * len(rollouts), (None,) * len(rollouts), 0)
+            rows += [self._row(step, group, i, "eval") for i in range(len(rollouts))]
+            hidden += [max(r.hidden, state.fitness) for r in rollouts]
+            public += [max(r.seen.fitness or 0.0, r.seen.parent_fitness) for r in rollouts if r.seen is not None]
+        found = {"fitness": _mean(public), "truth": _mean(hidden), "ability": true_ability(self.recipe, self.weights)}
+        self.run.put_rollouts(rows, step=step)
+        self.run.append("evaluated", {"metrics": found}, step=step)
+        return found
+
+    def _row(self, step: int, group: _Group, i: int, split: str) -> dict[str, Any]:
+        """The evidence row, schema 1 (see `coevo.episodes.evidence`)."""
+        rollout, scored, advantage = group.rollouts[i], group.scored[i], group.advantages[i]
+        seen, action = rollout.seen, ACTIONS[rollout.action]
+        masked = scored.reason if scored is not None and scored.reward is None else ""
+        return {
+            "schema": SCHEMA,
+            "run": self.run.path.name,
+            "branch": "main",
+            "step": step,
+            "split": split,
+            "task": rollout.state.name,
+            "group": rollout.group,
+            "sample": rollout.sample,
+            "kind": "toy",
+            "prompt": f"symptom {rollout.state.symptom}, fitness {rollout.state.fitness:g}",
+            "response": action,
+            "reward": scored.reward if scored is not None else None,
+            "truth": rollout.hidden if seen is not None else None,
+            "parts": dict(scored.parts) if scored is not None else {},
+            "contract_ok": seen.contract_ok if seen is not None else None,
+            "meaning_ok": (seen.correctness or 0.0) >= _RIGHT if seen is not None else None,
+            "tokens": _TOKENS.get(action, _USUAL_TOKENS),
+            "stop_reason": "stop",
+            "turns": 1,
+            "tool_calls": 0,
+            "tool_errors": 0,
+            "advantage": advantage,
+            "logprob_mean": rollout.logprob,
+            "entropy_mean": None,
+            "kept": group.kept and advantage is not None if split == "train" else None,
+            "unmeasured_reason": "the toy machine lost it" if seen is None else masked,
+            "wall_s": 0.0,
+            "cost_usd": 0.0,
+            "parent_fitness": rollout.state.fitness,
+            "fitness": seen.fitness if seen is not None else None,
+            "correctness": seen.correctness if seen is not None else None,
+            "efficiency": None,
+            "edit_kind": "rewrite",
+            "depth": 0,
+            "program_hash": seen.program_hash if seen is not None else "",
+        }
+
+    def _tell(
+        self, step: int, metrics: Mapping[str, float], skipped: str, evaluation: Mapping[str, float] | None
+    ) -> None:
+        self.mirrors.log(step, metrics)
+        if self.observer is None:
+            return
+        progress = TrainProgress(step, self.recipe.steps, metrics, skipped, evaluation, self.run.ledger.spent())
+        try:
+            self.observer(progress)
+        except Exception as e:
+            self.observer = None
+            self.notes.append(f"the observer raised {type(e).__name__}: {e} at step {step} and was dropped")
+
+
+def _require_possible(recipe: Recipe) -> None:
+    if recipe.episode.name != "one_shot":
+        raise ConfigError(f"trainer toy has one-shot episodes only, not episode.name = {recipe.episode.name!r}")
+
+
+def _dead(group: _Group, recipe: Recipe) -> bool:
+    """Dropped for its own sake; filters that keep a share of the groups drop the others by design."""
+    known = [reward for reward in group.rewards if reward is not None]
+    return is_dead(known, recipe.filter.spread) or recipe.filter.name == "ema_threshold"
+
+
+def _choices(groups: Sequence[_Group]) -> Choices:
+    """What is trained on: kept groups, rollouts with an advantage."""
+    rows = [
+        (rollout.state, rollout.action, rollout.logprob, advantage)
+        for group in groups
+        if group.kept
+        for rollout, advantage in zip(group.rollouts, group.advantages, strict=True)
+        if advantage is not None
+    ]
+    return Choices(
+        tuple(row[0] for row in rows),
+        np.array([row[1] for row in rows], dtype=int),
+        np.array([row[2] for row in rows], dtype=float),
+        np.array([row[3] for row in rows], dtype=float),
+    )
+
+
+def _figures(groups: Sequence[_Group]) -> dict[str, float]:
+    """A step's metrics, by the names that trainer grpo uses."""
+    rollouts = [r for group in groups for r in group.rollouts]
+    seen = [(r, r.seen) for r in rollouts if r.seen is not None]
+    fitness = [s.parent_fitness if s.rejection == Rejection.UNCHANGED else s.fitness or 0.0 for _, s in seen]
+    gains = [f - s.parent_fitness for f, (_, s) in zip(fitness, seen, strict=True)]
+    actions = [ACTIONS[r.action] for r in rollouts]
+    means: dict[str, Sequence[float]] = {
+        "reward_mean": [x for g in groups for x in g.rewards if x is not None],
+        "reward_mean_kept": [x for g in groups if g.kept for x in g.rewards if x is not None],
+        "fitness": fitness,
+        "gain": gains,
+        "improving": [gain > 0 for gain in gains],
+        "truth": [r.hidden for r, _ in seen],
+        "true_gain": [r.hidden - r.state.fitness for r, _ in seen],
+        "contract_ok": [s.contract_ok or s.rejection == Rejection.UNCHANGED for _, s in seen],
+        "copy_rate": [action == "copy" for action in actions],
+        "hack_rate": [action == "hack" for action in actions],
+        "pad_rate": [action == "pad" for action in actions],
+        "distinct_children": [len({r.seen.program_hash for r in g.rollouts if r.seen} - {""}) for g in groups],
+        "dead_groups": [is_dead([x for x in g.rewards if x is not None]) for g in groups],
+        "kept_groups": [group.kept for group in groups],
+        "unmeasured": [r.seen is None for r in rollouts],
+        "masked": [one is not None and one.reward is None for g in groups for one in g.scored],
+        "length": [_TOKENS.get(action, _USUAL_TOKENS) for action in actions],
+    }
+    found = {name: _mean(values) for name, values in means.items() if values}
+    return {**found, "groups": len(groups), "rollouts": len(rollouts)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+__all__ = ["POLICY", "train_toy", "true_ability", "weights_of"]
