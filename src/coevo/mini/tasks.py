@@ -22,7 +22,7 @@ ENTRY = "solve"
 LIMITS = Limits(cpu_s=2, memory_mb=128)
 """The same for every puzzle, since the prompt names them."""
 
-VERSION = 1
+VERSION = 2
 """Of the puzzles: raised when the same names and seeds give other tasks."""
 
 
@@ -112,7 +112,7 @@ def _files(name: str, puzzle: Puzzle) -> dict[str, str]:
         "entry": ENTRY,
         "statement": puzzle.statement,
         "limits": {"cpu_s": LIMITS.cpu_s, "memory_mb": LIMITS.memory_mb},
-        "tags": ["mini", puzzle.family.name],
+        "tags": ["mini", f"family:{puzzle.family.name}"],
     }
     return {
         "task.yaml": json.dumps(config, indent=2) + "\n",  # JSON is YAML
