@@ -45,28 +45,29 @@ def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _curves(report: Mapping[str, Any]) -> Any:
+    """Above: the curves. Below: each less the untrained search's, paired by task and seed, with its band."""
     splits = list(report["curves"])
-    figure, panels = _panels(len(splits), width=5.2)
-    for split, axes in zip(splits, panels, strict=True):
+    paired = any(drawn["difference"] for curves in report["curves"].values() for drawn in curves.values())
+    figure, panels = _panels(len(splits), width=5.2, rows=2 if paired else 1)
+    for column, split in enumerate(splits):
+        suite, axes = report["suite"].get(split, {}), panels[column]
+        kind = "families not trained on" if suite.get("unseen") else "families trained on" if report["training"] else ""
         for arm, drawn in report["curves"][split].items():
             colour, line = _style(arm, report)
             xs = range(len(drawn["points"]))
-            axes.fill_between(xs, drawn["low"], drawn["high"], color=colour, alpha=0.08, lw=0)
-            axes.plot(xs, drawn["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.5, label=arm)
-        suite = report["suite"].get(split, {})
-        kind = "families not trained on" if suite.get("unseen") else "families trained on"
-        _dress(
-            axes, f"{split}: {suite.get('tasks', '?')} tasks, {kind}", "evaluations (k)", "best public fitness so far"
-        )
-    panels[-1].legend(fontsize=8, frameon=False, loc="lower right")
+            axes.plot(xs, drawn["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.4, label=arm)
+            if difference := drawn["difference"]:
+                below = panels[len(splits) + column]
+                below.fill_between(xs, difference["low"], difference["high"], color=colour, alpha=0.1, lw=0)
+                below.plot(xs, difference["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.4)
+        title = ", ".join(filter(None, (f"{split}: {suite.get('tasks', '?')} tasks", kind)))
+        _dress(axes, title, "" if paired else "evaluations (k)", "best public fitness so far")
+        if paired:
+            panels[len(splits) + column].axhline(0, color=INK, lw=0.8)
+            _dress(panels[len(splits) + column], "", "evaluations (k)", "less the untrained search's")
+    panels[len(splits) - 1].legend(fontsize=8, frameon=False, loc="lower right")
     seeds = report["seeds"]
-    figure.suptitle(
-        f"evolve@k, mean over tasks and {seeds} seed{'s' if seeds > 1 else ''}; bands: 95 %",
-        fontsize=10,
-        color=INK,
-        x=0.01,
-        ha="left",
-    )
+    _head(figure, f"evolve@k, mean over tasks and {seeds} seed{'s' if seeds > 1 else ''}; bands: 95 % over both")
     return figure
 
 
@@ -86,13 +87,7 @@ def _collapse(report: Mapping[str, Any]) -> Any:
         _dress(axes, label, "step of training", "")
         axes.set_ylim(bottom=0)
     panels[0].legend(fontsize=8, frameon=False)
-    figure.suptitle(
-        "what training does to the policy (running mean of ten steps; shaded: all seeds)",
-        fontsize=10,
-        color=INK,
-        x=0.01,
-        ha="left",
-    )
+    _head(figure, "what training does to the policy (running mean of ten steps; shaded: all seeds)")
     return figure
 
 
@@ -113,13 +108,7 @@ def _differences(report: Mapping[str, Any]) -> Any:
         axes.axvline(0, color=MUTED, lw=0.8)
         axes.set_yticks(range(len(rows)), [f"{d['arm']} - {d['other']}{' *' if d['primary'] else ''}" for d in rows])
         _dress(axes, split, "difference in verified fitness", "")
-    figure.suptitle(
-        "thin: 95 % over tasks and seeds; thick: over tasks; ticks: each seed; *: primary",
-        fontsize=9,
-        color=INK,
-        x=0.01,
-        ha="left",
-    )
+    _head(figure, "thin: 95 % over tasks and seeds; thick: over tasks; ticks: each seed; *: primary")
     return figure
 
 
@@ -135,11 +124,16 @@ def _smooth(curves: Sequence[Sequence[Sequence[float]]], window: int = 10) -> tu
     return steps, [means[step] for step in steps]
 
 
-def _panels(count: int, *, width: float) -> tuple[Any, list[Any]]:
+def _panels(count: int, *, width: float, rows: int = 1) -> tuple[Any, list[Any]]:
+    """A figure of rows x count panels, and the panels row by row."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * count, 4.2), dpi=140, layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    figure = Figure(figsize=(width * count, 4.0 * rows if rows == 1 else 3.4 * rows), dpi=140, layout="constrained")
+    return figure, list(figure.subplots(rows, count, squeeze=False).flat)
+
+
+def _head(figure: Any, text: str) -> None:
+    figure.suptitle(text, fontsize=10, color=INK, x=0.01, ha="left")
 
 
 def _style(arm: str, report: Mapping[str, Any]) -> tuple[str, str]:

@@ -100,18 +100,33 @@ def _table(config: StudyConfig, splits: Sequence[str], records: Sequence[SearchR
 
 
 def _curves(config: StudyConfig, records: Sequence[SearchRecord]) -> dict[str, dict[str, Any]]:
-    """evolve@k per arm, with its band over tasks and seeds."""
-    found: dict[str, dict[str, Any]] = {}
-    for arm in config.arms:
-        table = {
+    """evolve@k per arm with its band over tasks and seeds, and its difference from the reference's, paired."""
+    tables = {
+        arm: {
             (r.seed, r.task): values
             for r in records
             if r.arm == arm and (values := metrics.curve(r, config.evaluations - 1)) is not None
         }
-        drawn: Band | None = band(table, seed=stream_seed(config.seed, "band", arm) % 2**63)
-        if drawn is not None:
-            found[arm] = {"points": drawn.points, "low": drawn.low, "high": drawn.high}
+        for arm in config.arms
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for arm, table in tables.items():
+        draw = stream_seed(config.seed, "band", arm) % 2**63
+        drawn = band(table, seed=draw)
+        if drawn is None:
+            continue
+        base = tables.get(REFERENCE, {})
+        paired = {
+            cell: [a - b for a, b in zip(values, base[cell], strict=True)]
+            for cell, values in table.items()
+            if arm != REFERENCE and cell in base
+        }
+        found[arm] = {**_band(drawn), "difference": _band(band(paired, seed=draw))}
     return found
+
+
+def _band(drawn: Band | None) -> dict[str, Any]:
+    return {"points": drawn.points, "low": drawn.low, "high": drawn.high} if drawn else {}
 
 
 def _training(results: Mapping[str, Mapping[str, Any]], done: Sequence[Unit]) -> list[dict[str, Any]]:

@@ -141,10 +141,13 @@ class _Sitting:
             check_recipes(config, config.arms, {"states.tasks": tasks, "states.runs": ["searches"]})
         facts = {
             "suite": suite.facts(),
+            "dropped": list(suite.dropped),
             "units": len(self.units),
             "policy": {"spec": str(untrained), "fingerprint": policies.fingerprint(untrained)},
         }
         self._keep_facts(facts)
+        for line in suite.dropped:
+            self.notify(f"left out of the earlier split: {line}")
         ledger = Path(config.ledger).expanduser() if config.ledger else run.path.resolve().parent / LEDGER
         holdout = Holdout(ledger, study=study_digest(config.model_dump(mode="json")), run=str(run.path))
         pool = stack.enter_context(open_judges(config.pool, suite.tasks, sandbox=config.sandbox))
