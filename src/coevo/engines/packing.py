@@ -80,7 +80,11 @@ def plan(items: Sequence[Item], *, micro_tokens: int, pair_cost: float, pack: bo
     for members in groups.values():
         prompt = items[members[0]].prompt
         count = pack_count([items[i].reply for i in members], prompt, micro_tokens=micro_tokens, pair_cost=pair_cost)
-        packs += _cut(items, members, prompt, count)
+        found = _cut(items, members, prompt, count)
+        while count < len(members) and max(p.length for p in found) > micro_tokens:  # the cut is not perfectly even
+            count += 1
+            found = _cut(items, members, prompt, count)
+        packs += found
     single = _filled([p for p in packs if len(p.members) == 1], micro_tokens)
     return _filled([p for p in packs if len(p.members) > 1], micro_tokens) + single
 
