@@ -10,12 +10,11 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from coevo.episodes.evidence import SCHEMA
 from coevo.errors import BudgetSpent, ConfigError
 from coevo.evolution.interrupts import Interrupts
 from coevo.evolution.types import Rejection
@@ -33,44 +32,12 @@ from coevo.training.schedule import lr_at
 from coevo.training.settings import Recipe
 from coevo.training.sinks import Mirrors
 from coevo.training.toy_policy import Choices, entropy_of, kl_of, step_of
+from coevo.training.toy_records import Group, Rollout, evidence_of, figures_of, mean, tokens_of
 from coevo.training.toy_world import ACTIONS, FEATURES, STATES, State, World, log_policy
 from coevo.training.types import Sample, Scored
 
 POLICY = "policy.json"
 """In a run's artifacts: the weights at the end."""
-
-_TOKENS = {"pad": 400, "copy": 60, "junk": 20}
-_USUAL_TOKENS = 80
-_RIGHT = 0.999
-
-
-@dataclass(frozen=True)
-class _Rollout:
-    """One edit, measured."""
-
-    state: State
-    group: str
-    sample: int
-    action: int
-    logprob: float
-    hidden: float
-    seen: Sample | None
-    """None where the machine lost it."""
-
-
-@dataclass(frozen=True)
-class _Group:
-    state: State
-    rollouts: tuple[_Rollout, ...]
-    scored: tuple[Scored | None, ...]
-    advantages: tuple[float | None, ...]
-    round: int
-    kept: bool = True
-    dropped: str = ""
-
-    @property
-    def rewards(self) -> list[float | None]:
-        return [one.reward if one is not None else None for one in self.scored]
 
 
 def train_toy(recipe: Recipe, run: Run, *, observer: Observer | None = None) -> TrainResult:
@@ -161,7 +128,7 @@ class _Loop:
     def _step(self, step: int) -> None:
         groups, memory, tickets = self._collect(step)
         chosen = _choices(groups)
-        figures = _figures(groups)
+        figures = figures_of(groups)
         weights, entropy, update = self._learn(step, chosen)
         with self.run.transaction():
             batch = {
@@ -172,7 +139,8 @@ class _Loop:
             }
             self.run.append("batch", batch, step=step)
             self.run.put_rollouts(
-                (self._row(step, g, i, "train") for g in groups for i in range(len(g.rollouts))), step=step
+                (evidence_of(self.run.path.name, step, g, i, "train") for g in groups for i in range(len(g.rollouts))),
+                step=step,
             )
             for round, ticket in enumerate(tickets):
                 some = sum(len(g.rollouts) for g in groups if g.round == round)
@@ -187,7 +155,7 @@ class _Loop:
             self.past = past_of(self.run)
         self._tell(step, {**figures, **update["metrics"]}, update["skipped"], evaluation)
 
-    def _collect(self, step: int) -> tuple[list[_Group], FilterState, list[Ticket]]:
+    def _collect(self, step: int) -> tuple[list[Group], FilterState, list[Ticket]]:
         """Sample, measure, score and filter the groups of a step; dead ones are drawn again for as many rounds as the recipe allows."""
         recipe, memory = self.recipe, self.past.filter
         places, groups, tickets = list(range(recipe.groups)), [], []
@@ -211,7 +179,7 @@ class _Loop:
                 break
         return groups, memory, tickets
 
-    def _group(self, step: int, round: int, place: int) -> _Group:
+    def _group(self, step: int, round: int, place: int) -> Group:
         rng = array_stream(self.recipe.seed, "toy", step, round, place)
         state = STATES[int(rng.integers(len(STATES)))]
         rollouts = self._rollouts(rng, state, f"{step}.{round}.{place}", self.recipe.group_size)
@@ -221,9 +189,9 @@ class _Loop:
             scored[i] = self._with_bonus(one, ACTIONS[rollouts[i].action])
         rewards = [[one.reward if one is not None else None] for one in scored]
         found = [row[0] for row in advantages(rewards, self.recipe.advantage)]
-        return _Group(state, rollouts, tuple(scored), tuple(found), round)
+        return Group(state, rollouts, tuple(scored), tuple(found), round)
 
-    def _rollouts(self, rng: np.random.Generator, state: State, group: str, count: int) -> tuple[_Rollout, ...]:
+    def _rollouts(self, rng: np.random.Generator, state: State, group: str, count: int) -> tuple[Rollout, ...]:
         logs = log_policy(self.weights, [state], self.recipe.episode.temperature)[0]
         chances = np.exp(logs)
         found = []
@@ -234,13 +202,13 @@ class _Loop:
             jitter, lost = float(rng.normal(0, 1)), float(rng.random()) < self.recipe.toy.unmeasured
             outcome = outcomes[which]
             seen = None if lost else self._seen(state, ACTIONS[action], outcome.public, jitter)
-            found.append(_Rollout(state, group, sample, action, float(logs[action]), outcome.hidden, seen))
+            found.append(Rollout(state, group, sample, action, float(logs[action]), outcome.hidden, seen))
         return tuple(found)
 
     def _seen(self, state: State, action: str, public: float | None, jitter: float) -> Sample:
         """What a reward sees of an edit."""
         parent = self._level(state.fitness)
-        tokens = _TOKENS.get(action, _USUAL_TOKENS)
+        tokens = tokens_of(action)
         common: dict[str, Any] = {
             "parent_fitness": parent,
             "parent_correctness": parent,
@@ -305,57 +273,14 @@ class _Loop:
         for state in STATES:
             rng = array_stream(self.recipe.seed, "toy-eval", step, state.index)
             rollouts = self._rollouts(rng, state, f"eval-{step}.{state.index}", self.recipe.evaluate.samples)
-            group = _Group(state, rollouts, (None,) * len(rollouts), (None,) * len(rollouts), 0)
-            rows += [self._row(step, group, i, "eval") for i in range(len(rollouts))]
+            group = Group(state, rollouts, (None,) * len(rollouts), (None,) * len(rollouts), 0)
+            rows += [evidence_of(self.run.path.name, step, group, i, "eval") for i in range(len(rollouts))]
             hidden += [max(r.hidden, state.fitness) for r in rollouts]
             public += [max(r.seen.fitness or 0.0, r.seen.parent_fitness) for r in rollouts if r.seen is not None]
-        found = {"fitness": _mean(public), "truth": _mean(hidden), "ability": true_ability(self.recipe, self.weights)}
+        found = {"fitness": mean(public), "truth": mean(hidden), "ability": true_ability(self.recipe, self.weights)}
         self.run.put_rollouts(rows, step=step)
         self.run.append("evaluated", {"metrics": found}, step=step)
         return found
-
-    def _row(self, step: int, group: _Group, i: int, split: str) -> dict[str, Any]:
-        """The evidence row, schema 1 (see `coevo.episodes.evidence`)."""
-        rollout, scored, advantage = group.rollouts[i], group.scored[i], group.advantages[i]
-        seen, action = rollout.seen, ACTIONS[rollout.action]
-        masked = scored.reason if scored is not None and scored.reward is None else ""
-        return {
-            "schema": SCHEMA,
-            "run": self.run.path.name,
-            "branch": "main",
-            "step": step,
-            "split": split,
-            "task": rollout.state.name,
-            "group": rollout.group,
-            "sample": rollout.sample,
-            "kind": "toy",
-            "prompt": f"symptom {rollout.state.symptom}, fitness {rollout.state.fitness:g}",
-            "response": action,
-            "reward": scored.reward if scored is not None else None,
-            "truth": rollout.hidden if seen is not None else None,
-            "parts": dict(scored.parts) if scored is not None else {},
-            "contract_ok": seen.contract_ok if seen is not None else None,
-            "meaning_ok": (seen.correctness or 0.0) >= _RIGHT if seen is not None else None,
-            "tokens": _TOKENS.get(action, _USUAL_TOKENS),
-            "stop_reason": "stop",
-            "turns": 1,
-            "tool_calls": 0,
-            "tool_errors": 0,
-            "advantage": advantage,
-            "logprob_mean": rollout.logprob,
-            "entropy_mean": None,
-            "kept": group.kept and advantage is not None if split == "train" else None,
-            "unmeasured_reason": "the toy machine lost it" if seen is None else masked,
-            "wall_s": 0.0,
-            "cost_usd": 0.0,
-            "parent_fitness": rollout.state.fitness,
-            "fitness": seen.fitness if seen is not None else None,
-            "correctness": seen.correctness if seen is not None else None,
-            "efficiency": None,
-            "edit_kind": "rewrite",
-            "depth": 0,
-            "program_hash": seen.program_hash if seen is not None else "",
-        }
 
     def _tell(
         self, step: int, metrics: Mapping[str, float], skipped: str, evaluation: Mapping[str, float] | None
@@ -376,13 +301,13 @@ def _require_possible(recipe: Recipe) -> None:
         raise ConfigError(f"trainer toy has one-shot episodes only, not episode.name = {recipe.episode.name!r}")
 
 
-def _dead(group: _Group, recipe: Recipe) -> bool:
+def _dead(group: Group, recipe: Recipe) -> bool:
     """Dropped for its own sake; filters that keep a share of the groups drop the others by design."""
     known = [reward for reward in group.rewards if reward is not None]
     return is_dead(known, recipe.filter.spread) or recipe.filter.name == "ema_threshold"
 
 
-def _choices(groups: Sequence[_Group]) -> Choices:
+def _choices(groups: Sequence[Group]) -> Choices:
     """What is trained on: kept groups, rollouts with an advantage."""
     rows = [
         (rollout.state, rollout.action, rollout.logprob, advantage)
@@ -397,40 +322,6 @@ def _choices(groups: Sequence[_Group]) -> Choices:
         np.array([row[2] for row in rows], dtype=float),
         np.array([row[3] for row in rows], dtype=float),
     )
-
-
-def _figures(groups: Sequence[_Group]) -> dict[str, float]:
-    """A step's metrics, by the names that trainer grpo uses."""
-    rollouts = [r for group in groups for r in group.rollouts]
-    seen = [(r, r.seen) for r in rollouts if r.seen is not None]
-    fitness = [s.parent_fitness if s.rejection == Rejection.UNCHANGED else s.fitness or 0.0 for _, s in seen]
-    gains = [f - s.parent_fitness for f, (_, s) in zip(fitness, seen, strict=True)]
-    actions = [ACTIONS[r.action] for r in rollouts]
-    means: dict[str, Sequence[float]] = {
-        "reward_mean": [x for g in groups for x in g.rewards if x is not None],
-        "reward_mean_kept": [x for g in groups if g.kept for x in g.rewards if x is not None],
-        "fitness": fitness,
-        "gain": gains,
-        "improving": [gain > 0 for gain in gains],
-        "truth": [r.hidden for r, _ in seen],
-        "true_gain": [r.hidden - r.state.fitness for r, _ in seen],
-        "contract_ok": [s.contract_ok or s.rejection == Rejection.UNCHANGED for _, s in seen],
-        "copy_rate": [action == "copy" for action in actions],
-        "hack_rate": [action == "hack" for action in actions],
-        "pad_rate": [action == "pad" for action in actions],
-        "distinct_children": [len({r.seen.program_hash for r in g.rollouts if r.seen} - {""}) for g in groups],
-        "dead_groups": [is_dead([x for x in g.rewards if x is not None]) for g in groups],
-        "kept_groups": [group.kept for group in groups],
-        "unmeasured": [r.seen is None for r in rollouts],
-        "masked": [one is not None and one.reward is None for g in groups for one in g.scored],
-        "length": [_TOKENS.get(action, _USUAL_TOKENS) for action in actions],
-    }
-    found = {name: _mean(values) for name, values in means.items() if values}
-    return {**found, "groups": len(groups), "rollouts": len(rollouts)}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else 0.0
 
 
 def _hash(text: str) -> str:
