@@ -83,8 +83,8 @@ def test_tasks_are_taken_from_the_families_in_turn_and_written_once(tmp_path):
 
 
 def test_what_is_held_out_cannot_be_trained_on(tmp_path):
-    with pytest.raises(ConfigError, match=r"table5.*held out"):
-        write_tasks(["chain4", "table5"], part="train", count=2, folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"dict5.*held out"):
+        write_tasks(["chain4", "dict5"], part="train", count=2, folder=tmp_path)
     with pytest.raises(ConfigError, match=r"chian4.*chain4"):
         write_tasks(["chian4"], part="train", count=2, folder=tmp_path)
     with pytest.raises(ConfigError, match="no task"):

@@ -1,6 +1,7 @@
 """The tokenizer: any text survives it, and prompts are short."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -52,16 +53,15 @@ def test_prompts_are_short_and_every_constant_piece_is_one_token(tokenizer, name
         text = render(tokenizer, build_messages(view_of(puzzle.statement), context, style=style))
         ids = encode(tokenizer, [text])[0]
         assert tokenizer.decode(ids, skip_special_tokens=False) == text
-        assert len(ids) < 110
+        assert len(ids) < 60
         letters = [tokenizer.decode([i]) for i in ids if len(tokenizer.decode([i])) == 1]
         assert all(letter in "0123456789-.()" for letter in letters), letters
 
 
 def test_digits_are_single_and_a_reply_ends_with_the_end_of_turn(tokenizer):
-    ids = encode(tokenizer, ["): got 4096, expected -17" + END])[0]
-    assert [tokenizer.decode([i]) for i in ids[1:5]] == ["4", "0", "9", "6"]
-    assert len(ids) == 10
-    model = type("Model", (), {"generation_config": None})()
+    ids = encode(tokenizer, ["4096 -17" + END])[0]
+    assert [tokenizer.decode([i]) for i in ids[:-1]] == list("4096 -17")
+    model = SimpleNamespace(generation_config=None)
     assert ids[-1] in end_tokens(model, tokenizer)
 
 

@@ -18,7 +18,7 @@ from coevo.evaluation.feedback import suite_feedback
 from coevo.evaluation.types import TestResult
 from coevo.evolution.prompt import build_messages
 from coevo.evolution.types import Attempt, Context, Edit
-from coevo.mini.families import COMMON, COMPOSED, RARE, Expression, Family, Puzzle, draw_puzzle, draw_start
+from coevo.mini.families import COMMON, MOST_CASES, RARE, Expression, Family, Puzzle, draw_puzzle, draw_start
 from coevo.mini.tokens import view_of
 from coevo.models.types import Message
 from coevo.programs import Program
@@ -101,16 +101,10 @@ def attempt_of(puzzle: Puzzle, cases: Cases) -> Attempt:
 
 def _family(rng: random.Random) -> Family:
     """Any number of cases, any shape, any expressions: the language is wider than the puzzles that are trained on."""
-    shape = "table" if rng.random() < 0.25 else "chain"
-    cases = rng.randint(3, 8)
-    kind = rng.random()
-    if kind < 0.6:
-        pool = COMMON
-    elif kind < 0.8:
-        pool = (*COMMON, *RARE)
-    else:
-        pool = (*rng.sample(COMPOSED, 12), *COMMON[:2])
-    return Family("corpus", "any", cases, shape, pool, distractors=rng.randint(0, 3))
+    shape = "dict" if rng.random() < 0.3 else "chain"
+    cases = rng.randint(3, MOST_CASES)
+    pool = COMMON if rng.random() < 0.5 else (*COMMON, *RARE)
+    return Family("corpus", "any", cases, shape, pool, distractors=rng.randint(0, 4))
 
 
 def _attempts(puzzle: Puzzle, count: int, rng: random.Random) -> list[tuple[Attempt, Cases]]:

@@ -1,9 +1,10 @@
 """The mini model's tokenizer: a byte-level alphabet, and one token for every text that all its prompts share.
 
 The prompt of a search is mostly constant English, which a model of a million parameters has no use for. So the constant pieces
-are cut out of what `coevo.evolution.prompt.build_messages` really writes, and each becomes one token; so do the frames of the
-puzzles' programs and feedback, and their expressions. Digits are single. Whatever else a prompt or a reply holds is spelt
-in bytes: any text can be encoded, and decoding gives it back. The prompt itself is the one that every model gets.
+are cut out of what `coevo.evolution.prompt.build_messages` really writes, and each becomes one token; so do the lines of the
+puzzles' programs, the expressions that statements list, and the parts of a failing test: its case, its arguments, the value
+expected. Whatever else a prompt or a reply holds is spelt in bytes, digits one by one: any text can be encoded, and decoding gives
+it back. The prompt itself is the one that every model gets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from coevo.evaluation.feedback import suite_feedback
 from coevo.evaluation.types import TestResult
 from coevo.evolution.prompt import TaskView, build_messages
 from coevo.evolution.types import Attempt, Context, Edit
-from coevo.mini.families import COMMON, PUBLIC_PER_CASE, RARE, SEEN, UNSEEN, source, statement
+from coevo.mini.families import EXPRESSIONS, MOST_CASES, PUBLIC_PER_CASE, TOP, source, statement
 from coevo.mini.tasks import ENTRY, LIMITS
 from coevo.programs import Program
 from coevo.tasks.types import Kind, TaskConfig
@@ -103,7 +104,7 @@ def _boilerplate() -> Iterator[str]:
 def _measures() -> Iterator[str]:
     """What a prompt says of a program that passes so many of the public tests."""
     program = Program.of(source("chain", ["a", "b"]))
-    shares = {passed / tests for tests in _suites() for passed in range(tests + 1)}
+    shares = {passed / tests for tests in _SUITES for passed in range(tests + 1)}
     for share in sorted(shares):
         _, user = build_messages(view_of(_HOLE), Context(Attempt(program, share, share)), style=Edit.REWRITE)
         found = _VARYING.search(user.content.partition("# Current program")[2])
@@ -112,45 +113,46 @@ def _measures() -> Iterator[str]:
 
 
 def _statements() -> Iterator[str]:
-    for cases in range(2, max(_suites()) // PUBLIC_PER_CASE + 1):
+    for cases in _CASES:
         yield statement(cases, ()).removesuffix(".")
-    yield "; "
+    for text in EXPRESSIONS:
+        yield from (text, f"; {text}")
 
 
 def _feedback() -> Iterator[str]:
     """The frames of feedback on several lines, as a current program has it, and on one, as earlier attempts have it."""
-    lines: list[str] = []
-    for tests in _suites():
+    lines: list[str] = [f"- test {i}: " for i in range(1, _SUITES[-1] + 1)]
+    for tests in _SUITES:
         for passed in range(tests + 1):
             results = [TestResult(f"test {i + 1}", i < passed, "wrong", _HOLE) for i in range(tests)]
-            text = suite_feedback(results)
-            lines += text.split("\n")
-    for i in range(1, max(_suites()) + 1):
-        lines.append(f"- test {i}: {ENTRY}(")
+            lines += (line for line in suite_feedback(results).split("\n") if _HOLE not in line)
     for line in dict.fromkeys(lines):
         if line.startswith("Passed"):
             yield line
-        elif _HOLE not in line:
+        else:
             yield from (f"\n{line}", f" {line}")
-    yield from ("): got ", ", expected ", ", ")
+    for a in range(1, TOP + 1):
+        yield from (f"{a}, {b}): got " for b in range(1, TOP + 1))
+    values = [e.at(a, b) for e in EXPRESSIONS.values() for a in range(1, TOP + 1) for b in range(1, TOP + 1)]
+    for value in range(min(values), max(values) + 1):
+        yield f", expected {value}"
+    for k in range(MOST_CASES):
+        yield f"{ENTRY}({k}, "
 
 
 def _code() -> Iterator[str]:
-    """The frames of programs, and their expressions."""
-    most = max(_suites()) // PUBLIC_PER_CASE
-    for shape in ("chain", "table"):
-        for cases in (1, most):
-            if shape == "table" or cases > 1:
-                yield from filter(None, source(shape, [_HOLE] * cases).rstrip("\n").split(_HOLE))
-    yield "def solve(k, a, b):\n    return "
-    yield from (e.text for e in (*COMMON, *RARE))
-    yield from (" + ", " - ", ") * ")
+    """The lines of programs (of a dict, its items): a case and its expression are one token."""
+    for shape in ("chain", "dict"):
+        for text in EXPRESSIONS:
+            whole = source(shape, [text] * MOST_CASES).rstrip("\n")
+            marks = r"(?=\n    if)|(?=\n    return)" if shape == "chain" else r"(?=, \d+: )|(?=}\[k\])"
+            yield from re.split(marks, whole)
 
 
-def _suites() -> list[int]:
-    """Numbers of public tests that puzzles have, two cases to the most of any family."""
-    most = max(family.cases for family in (*SEEN.values(), *UNSEEN.values()))
-    return [PUBLIC_PER_CASE * cases for cases in range(2, most + 1)]
+_CASES = range(2, MOST_CASES + 1)
+"""Numbers of cases that prompts have tokens for."""
+_SUITES = [PUBLIC_PER_CASE * cases for cases in _CASES]
+"""Numbers of public tests."""
 
 
 def encode(tokenizer: Any, texts: Iterable[str]) -> list[list[int]]:
