@@ -17,9 +17,16 @@ def resume(
     """Go on with a run: stored replies and evaluations are used again, only what was in flight is done again."""
     from coevo.cli.evolve import see_through
     from coevo.evolution.session import resume as opened
-    from coevo.runs import parse_budget
+    from coevo.runs import Run, parse_budget
 
     limits = parse_budget(budget) if budget else None
+    with Run.open(run, write=False) as held:
+        kind = held.kind
+    if kind == "train":
+        from coevo.cli.train import resume as train_on
+
+        train_on(run, budget=limits, pool=f"local:{workers}" if workers else None, json=json)
+        return
     with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
         if not json:
             done = session.run.counts()["programs"]

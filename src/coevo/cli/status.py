@@ -24,6 +24,8 @@ def status(
         facts = status_of(opened)
         if opened.kind == "evolve":
             facts["search"] = _search(opened)
+        elif opened.kind == "train":
+            facts["training"] = _training(opened)
     if json:
         output.print_json(facts)
         return
@@ -39,6 +41,7 @@ def status(
             "state": facts["state"] + (f" ({facts['by']})" if facts["by"] else ""),
             "last_activity": f"{ago:.0f} s ago",
             **facts.get("search", {}),
+            **facts.get("training", {}),
             "resume": facts["resume"],
         }
     )
@@ -57,6 +60,22 @@ def newest() -> Path:
 
 def _round(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
+
+
+def _training(run: Any) -> dict[str, Any]:
+    from coevo.training.checkpoints import found
+    from coevo.training.history import past_of, summary
+
+    recipe, figures = run.config.get("recipe", {}), summary(run)
+    facts: dict[str, Any] = {"trainer": recipe.get("trainer"), "steps": f"{past_of(run).made} of {recipe.get('steps')}"}
+    for name in ("reward_mean", "truth", "copy_rate", "entropy"):
+        first, last = figures.get(f"{name}_first"), figures.get(f"{name}_last")
+        if first is not None and last is not None:
+            facts[name] = f"{first:.4g} -> {last:.4g}"
+    if best := figures.get("eval_best"):
+        facts["best_evaluation"] = f"step {best['step']}: fitness {best['fitness']:.4g}"
+    facts["checkpoint"] = next((str(one.path) for one in reversed(found(run.path))), None)
+    return facts
 
 
 def _search(run: Any) -> dict[str, Any]:

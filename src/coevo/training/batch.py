@@ -95,26 +95,20 @@ def _samples(rollouts: Sequence[Rollout], episode: EpisodeConfig) -> tuple[tuple
     )
 
 
+def rows_at(group: Group) -> list[int]:
+    """Which rollouts of the group have any advantage."""
+    pairs = enumerate(zip(group.rollouts, group.advantages, strict=True))
+    return [i for i, (rollout, found) in pairs if not rollout.unmeasured and any(v is not None for v in found)]
+
+
 def rows_of_group(group: Group) -> list[Row]:
     """A row per rollout that has any advantage. Turns without one keep their place and are not trained."""
     rows = []
-    for rollout, found in zip(group.rollouts, group.advantages, strict=True):
-        if rollout.unmeasured or all(value is None for value in found):
-            continue
-        made = rows_of(rollout, [value or 0.0 for value in found])
-        trained = list(made.trained)
-        for turn, value in zip(rollout.turns, found, strict=True):
-            if value is None:
-                begin = turn.start - rollout.prompt_tokens
-                trained[begin : begin + len(turn.token_ids)] = [False] * len(turn.token_ids)
-        logprobs = tuple(value if flag else 0.0 for value, flag in zip(made.logprobs, trained, strict=True))
+    for i in rows_at(group):
+        rollout, found = group.rollouts[i], group.advantages[i]
         rows.append(
             Row(
-                made.token_ids,
-                made.prompt_tokens,
-                made.advantages,
-                tuple(trained),
-                logprobs,
+                *rows_of(rollout, found),
                 version=rollout.version,
                 temperature=rollout.temperature,
                 group=group.key,
@@ -157,17 +151,18 @@ def reasons(groups: Sequence[Group]) -> dict[str, int]:
 
 def figures(groups: Sequence[Group]) -> dict[str, float]:
     """A step's metrics by name (docs/training.md). Of all that was sampled, but `reward_mean_kept`; a figure of nothing is left out."""
-    lasts = [
-        (group, rollout, row[-1], scored)
+    measured = [
+        (rollout, [sample for sample in row if sample is not None])
         for group in groups
-        for rollout, row, scored in zip(group.rollouts, group.samples, group.scored, strict=True)
-        if row and row[-1] is not None and not rollout.unmeasured
+        for rollout, row in zip(group.rollouts, group.samples, strict=True)
+        if row and not rollout.unmeasured
     ]
+    lasts = [row[-1] for _, row in measured]
     returns = [value for group in groups for value in group.returns if value is not None]
     kept = [value for group in groups if group.kept for value in group.returns if value is not None]
-    fitness = [(sample.fitness or 0.0) if not is_copy(sample) else sample.parent_fitness for _, _, sample, _ in lasts]
-    gains = [f - sample.parent_fitness for f, (_, _, sample, _) in zip(fitness, lasts, strict=True)]
-    truths = [value for _, rollout, _, _ in lasts if (value := truth_of(rollout)) is not None]
+    fitness = [fitness_after(row) for _, row in measured]
+    gains = [after - row[0].parent_fitness for after, (_, row) in zip(fitness, measured, strict=True)]
+    truths = [value for rollout, _ in measured if (value := truth_of(rollout)) is not None]
     turns = [turn for group in groups for rollout in group.rollouts for turn in rollout.turns]
     means: dict[str, Sequence[float]] = {
         "reward_mean": returns,
@@ -176,9 +171,9 @@ def figures(groups: Sequence[Group]) -> dict[str, float]:
         "gain": gains,
         "improving": [value > 0 for value in gains],
         "truth": truths,
-        "share_right": [(sample.correctness or 0.0) >= RIGHT for _, _, sample, _ in lasts],
-        "contract_ok": [sample.contract_ok or is_copy(sample) for _, _, sample, _ in lasts],
-        "copy_rate": [is_copy(sample) for _, _, sample, _ in lasts],
+        "share_right": [is_right(row) for _, row in measured],
+        "contract_ok": [sample.contract_ok or is_copy(sample) for _, row in measured for sample in row],
+        "copy_rate": [is_copy(sample) for sample in lasts],
         "distinct_children": [_distinct(group) for group in groups],
         "dead_groups": [is_dead([v for v in group.returns if v is not None]) for group in groups],
         "kept_groups": [group.kept for group in groups],
@@ -193,6 +188,16 @@ def figures(groups: Sequence[Group]) -> dict[str, float]:
     found["groups"] = len(groups)
     found["rollouts"] = sum(len(group.rollouts) for group in groups)
     return found
+
+
+def fitness_after(row: Sequence[Sample]) -> float:
+    """Of what an episode leaves: its best program, a copy counting as its parent; 0 where no reply held one."""
+    return max(s.parent_fitness if is_copy(s) else s.fitness or 0.0 for s in row)
+
+
+def is_right(row: Sequence[Sample]) -> bool:
+    """Whether a program of the episode passed every public test (kind open: gave a valid answer)."""
+    return any((s.correctness or 0.0) >= RIGHT for s in row)
 
 
 def truth_of(rollout: Rollout) -> float | None:

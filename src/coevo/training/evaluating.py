@@ -12,13 +12,12 @@ from coevo.episodes.types import Rollout, Start, StartState
 from coevo.streams import stream_seed
 from coevo.tasks.types import Task
 from coevo.training import batch as batches
-from coevo.training.batch import RIGHT, Group
+from coevo.training.batch import Group
 from coevo.training.history import Past
 from coevo.training.parts import Parts
 from coevo.training.purse import spent_on
 from coevo.training.records import evidence
 from coevo.training.rewards import is_copy
-from coevo.training.types import Sample
 
 SPLIT = "eval"
 """Of the evidence rows of evaluations."""
@@ -81,21 +80,22 @@ def figures(groups: Sequence[Group]) -> dict[str, float]:
 def _of_task(group: Group) -> dict[str, float]:
     """Of one task; a rollout that could not be measured says nothing."""
     done = [
-        (sample, batches.truth_of(rollout))
+        (list(filter(None, row)), batches.truth_of(rollout))
         for rollout, row in zip(group.rollouts, group.samples, strict=True)
-        if not rollout.unmeasured and row and (sample := row[-1]) is not None
+        if row and not rollout.unmeasured
     ]
     if not done:
         return {}
-    values = [_fitness(sample) for sample, _ in done]
+    values = [batches.fitness_after(row) for row, _ in done]
+    lasts = [row[-1] for row, _ in done]
     best = max(range(len(done)), key=lambda i: values[i])
     found = {
         "fitness": fmean(values),
-        "gain": fmean(values) - done[0][0].parent_fitness,
-        "share_right": fmean((sample.correctness or 0.0) >= RIGHT for sample, _ in done),
+        "gain": fmean(values) - done[0][0][0].parent_fitness,
+        "share_right": fmean(batches.is_right(row) for row, _ in done),
         "best_fitness": values[best],
-        "contract_ok": fmean(sample.contract_ok or is_copy(sample) for sample, _ in done),
-        "copy_rate": fmean(is_copy(sample) for sample, _ in done),
+        "contract_ok": fmean(sample.contract_ok or is_copy(sample) for sample in lasts),
+        "copy_rate": fmean(is_copy(sample) for sample in lasts),
     }
     truths = [truth for _, truth in done if truth is not None]
     if truths:
@@ -103,8 +103,3 @@ def _of_task(group: Group) -> dict[str, float]:
     if (truth := done[best][1]) is not None:
         found["best_truth"] = truth
     return found
-
-
-def _fitness(sample: Sample) -> float:
-    """Of what the search would hold after it: a copy is its parent, a reply without a program nothing."""
-    return sample.parent_fitness if is_copy(sample) else sample.fitness or 0.0

@@ -99,7 +99,8 @@ def summary(run: Run) -> dict[str, Any]:
     """First and last of what matters: means over up to ten steps at either end, and the first, last and best evaluation."""
     rows = list(curve(run))
     found: dict[str, Any] = {"steps": len(rows), "skipped": sum(1 for row in rows if row["skipped"])}
-    ends = {"first": rows[:_ENDS], "last": rows[-_ENDS:]}
+    count = max(1, min(_ENDS, len(rows) // 2))
+    ends = {"first": rows[:count], "last": rows[-count:]}
     for name in ("reward_mean", "reward_mean_kept", "truth", "fitness", "gain", "share_right", "copy_rate", "entropy"):
         for end, some in ends.items():
             values = [row[name] for row in some if row.get(name) is not None]
