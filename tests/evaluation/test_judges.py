@@ -1,20 +1,25 @@
 """One worker, many tasks: the same verdicts as each task's own judge, one sandbox a preload, a bounded number of judges."""
 
 import pickle
+import sys
 from functools import partial
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coevo.errors import TaskError
 from coevo.evaluation.judge import Judge
 from coevo.evaluation.judges import Judges, deadline_s, measure, open_judges
 from coevo.evaluation.pool import LocalPool
 from coevo.evaluation.types import Outcome
+from coevo.evaluation.weighing import weight
 from coevo.programs import Program
 from coevo.sandbox import open_sandbox
 from coevo.sandbox.types import Preload, SandboxConfig
 from coevo.tasks.sets import load_tasks, task_ref
-from tests.evaluation.folders import lines, make_task
+from tests.evaluation.folders import TOTAL, TOTAL_GENERATE, lines, make_task
 
 RIGHT = "def f(x):\n    return x + {}\n"
 
@@ -93,11 +98,35 @@ def test_the_judges_used_last_are_kept(tasks):
         assert judges.judge("add0") is not first and len(judges.held) == 3
 
 
-def test_large_tests_are_let_go_by_their_size(tasks):
-    with Judges([str(task.folder) for task in tasks], kept_bytes=1) as judges:
-        for name in ("add0", "add1"):
-            judges.judge(name)
-            assert judges.held == (name,)
+def test_judges_of_large_tests_are_let_go_by_their_size_with_all_they_loaded(tmp_path):
+    for name in ("a", "b", "c"):
+        make_task(
+            tmp_path / "set" / name,
+            {"kind": "function", "entry": "total", "tests": {"public": {"sizes": [100_000]}}},
+            program_py=TOTAL,
+            reference_py=TOTAL,
+            generate_py=TOTAL_GENERATE,
+        )
+
+    def loaded():
+        return [name for name, module in sys.modules.items() if str(tmp_path) in str(getattr(module, "__file__", ""))]
+
+    with Judges([f"{tmp_path}/set"], kept_bytes=5 << 20) as judges:
+        for name in ("a", "b", "c", "a"):
+            assert judges.evaluate(name, Program.of(TOTAL), split="public", seed=0).fitness == 1.0
+            assert 2 << 20 < judges.judge(name).held_bytes < 5 << 20
+            assert judges.held == (name,) and len(loaded()) == 1
+
+
+@given(st.recursive(st.none() | st.integers() | st.floats() | st.text() | st.binary(), lambda inner: st.lists(inner)))
+def test_the_weight_of_data_grows_with_what_is_in_it(value):
+    assert weight(value) >= sys.getsizeof(value)
+    assert weight([value, value]) >= 2 * weight(value)
+    assert weight({"k": value}) > weight(value)
+
+
+def test_the_weight_of_arrays_is_their_buffers():
+    assert 8_000_000 < weight(np.zeros(10**6)) < 8_001_000
 
 
 def test_a_given_sandbox_is_left_open_by_a_judge(tasks):

@@ -61,6 +61,8 @@ class _Episode:
     message: str = ""
     """What was said to it last."""
     sampled: Sampled | None = None
+    text: str = ""
+    """Of what was sampled last."""
     judging: Future[Judged] | None = None
     unmeasured: str = ""
     wall_s: float = 0.0
@@ -124,8 +126,8 @@ class _Step:
             episode.sampled = sampled
             # Of several turns only the best program is judged on hidden tests, once it is known which one that is.
             hidden = episode.hidden and self._rounds == 1
-            text = self._text(sampled)
-            episode.judging = self._desk.submit(state.task, parent, text, state.style, hidden=hidden)
+            episode.text = self._text(sampled)
+            episode.judging = self._desk.submit(state.task, parent, episode.text, state.style, hidden=hidden)
 
         for index, sampled in enumerate(self._policy.sample(prompts, each=ended)):
             if alive[index].judging is None:
@@ -146,10 +148,7 @@ class _Step:
         episode.wall_s = time.monotonic() - self._begun
         start = len(episode.ids)
         episode.ids += sampled.token_ids
-        text = self._text(sampled)
-        episode.turns.append(
-            Turn(start, sampled.token_ids, sampled.logprobs, sampled.stop_reason, text, judged, episode.message)
-        )
+        episode.turns.append(Turn(start, *sampled, episode.text, judged, episode.message))
         episode.unmeasured = judged.unmeasured
 
     def _goes_on(self, episode: _Episode, turn: int) -> bool:

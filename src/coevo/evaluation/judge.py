@@ -81,6 +81,11 @@ class Judge:
         assert self._sandbox is not None
         return self._sandbox.level
 
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the task's tests take here, about; 0 before the first program is judged."""
+        return self._inner.held_bytes if self._inner is not None else 0
+
     def evaluate(self, program: Program, *, split: Split, seed: int) -> Evaluation:
         """Judge a program. Equal arguments give equal evaluations, but for times and what follows from them.
 

@@ -18,23 +18,21 @@ from coevo.errors import TaskError
 from coevo.evaluation.efficiency import EfficiencyConfig
 from coevo.evaluation.judge import Judge, opened
 from coevo.evaluation.pool import Pool, open_pool
+from coevo.evaluation.trusted import forget_judge_files
 from coevo.evaluation.types import Evaluation
 from coevo.programs import Program
 from coevo.sandbox.types import Preload, Sandbox, SandboxConfig
 from coevo.tasks.loader import load_task
 from coevo.tasks.sets import load_tasks, task_ref
-from coevo.tasks.testfile import FILE as TESTS
 from coevo.tasks.types import Split, Task
 
 KEPT = 1024
 """Judges held by one worker at most."""
 KEPT_BYTES = 256 << 20
-"""And no more than so many bytes of them, estimated from the sizes of their written tests. At least one is always held."""
+"""And no more of them than whose tests take so many bytes together, about. At least one is always held."""
 
 _JUDGE_BYTES = 32 << 10
 """What a judge takes without its tests."""
-_IN_MEMORY = 3
-"""Bytes of memory for one of tests.jsonl, about: the text is kept as Python objects, once parsed and once as the suite."""
 
 _PATIENCE_S, _WALLS = 120.0, 40
 """An evaluation may take this many seconds plus so many wall limits of the task before its worker counts as hung."""
@@ -65,19 +63,17 @@ class Judges:
 
     def evaluate(self, task: str, program: Program, *, split: Split, seed: int) -> Evaluation:
         """As `Judge.evaluate`, of the task of that name."""
-        return self.judge(task).evaluate(program, split=split, seed=seed)
+        judge = self.judge(task)
+        evaluation = judge.evaluate(program, split=split, seed=seed)
+        self._hold(task, judge)
+        return evaluation
 
     def judge(self, task: str) -> Judge:
         """The judge of a task, which stays this object's own: it may be let go at the next call."""
         held = self._judges.get(task)
-        if held is None:
-            held = self._made(task)
-            self._judges[task] = held
-            self._bytes += held[1]
-            self._let_go()
-        else:
-            self._judges.move_to_end(task)
-        return held[0]
+        judge = held[0] if held is not None else self._made(task)
+        self._hold(task, judge)
+        return judge
 
     @property
     def held(self) -> tuple[str, ...]:
@@ -98,7 +94,19 @@ class Judges:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _made(self, name: str) -> tuple[Judge, int]:
+    def _hold(self, name: str, judge: Judge) -> None:
+        """Keep a judge as the one used last, and forget those used longest ago. They own nothing, so there is nothing to close."""
+        size = _JUDGE_BYTES + judge.held_bytes
+        self._bytes += size - self._judges.get(name, (judge, 0))[1]
+        self._judges[name] = judge, size
+        self._judges.move_to_end(name)
+        while len(self._judges) > 1 and (len(self._judges) > self._kept or self._bytes > self._kept_bytes):
+            _, (gone, freed) = self._judges.popitem(last=False)
+            self._bytes -= freed
+            if all(held.task.folder != gone.task.folder for held, _ in self._judges.values()):
+                forget_judge_files(gone.task.folder)
+
+    def _made(self, name: str) -> Judge:
         if name not in self._tasks:
             near = get_close_matches(name, self._tasks, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -107,19 +115,12 @@ class Judges:
         task = load_task(given, lazy=True) if isinstance(given, str) else given
         if task.name != name:
             raise TaskError(f"{given} was task {name!r} and is now {task.name!r}; restore it, or begin anew")
-        judge = Judge(task, sandbox=self._sandbox(task.config.preload), efficiency=self._efficiency)
-        return judge, _JUDGE_BYTES + _IN_MEMORY * _size_of_tests(task)
+        return Judge(task, sandbox=self._sandbox(task.config.preload), efficiency=self._efficiency)
 
     def _sandbox(self, preload: Preload) -> Sandbox:
         if preload not in self._sandboxes:
             self._sandboxes[preload] = opened(self._config, preload)
         return self._sandboxes[preload]
-
-    def _let_go(self) -> None:
-        """Forget the judges used longest ago. They own nothing, so there is nothing to close."""
-        while len(self._judges) > 1 and (len(self._judges) > self._kept or self._bytes > self._kept_bytes):
-            _, (_, size) = self._judges.popitem(last=False)
-            self._bytes -= size
 
 
 def measure(judges: Judges, task: str, program: Program, split: Split, seed: int) -> Evaluation:
@@ -153,14 +154,6 @@ def _named(tasks: Sequence[str | Task]) -> dict[str, str | Task]:
             raise TaskError(f"two tasks are called {task.name!r}; give each once")
         named[task.name] = task
     return named
-
-
-def _size_of_tests(task: Task) -> int:
-    path = task.folder / TESTS
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 __all__ = ["Judges", "deadline_s", "measure", "open_judges"]

@@ -22,6 +22,7 @@ from coevo.evaluation.show import show
 from coevo.evaluation.tested import whole_answers
 from coevo.evaluation.trusted import JUDGE_ERRORS, judge_function, load_judge_file
 from coevo.evaluation.types import Failure, Outcome
+from coevo.evaluation.weighing import weight
 from coevo.programs import Program
 from coevo.sandbox.types import Call, CallResult, Status
 from coevo.streams import stream_seed
@@ -41,6 +42,8 @@ class OpenJudge:
     def __init__(self, task: Task, runner: Runner) -> None:
         self.task, self.runner = task, runner
         self._instances: dict[Split, list[dict[str, Any]]] = {}
+        self.held_bytes = 0
+        """Memory that the splits' instances take, about."""
 
     def judge(
         self, program: Program, *, split: Split, seed: int, meter: Meter, more: Mapping[str, Any] | None = None
@@ -77,6 +80,7 @@ class OpenJudge:
         """Keyword arguments of the calls of a split."""
         if split not in self._instances:
             self._instances[split] = suites.make_instances(self.task, split)
+            self.held_bytes += weight(self._instances[split])
         return self._instances[split]
 
     def _run(self, program: Program, calls: Sequence[Call], meter: Meter, seed: int) -> list[CallResult]:

@@ -20,6 +20,7 @@ from coevo.evaluation.running import Meter, Runner
 from coevo.evaluation.show import clip
 from coevo.evaluation.tested import whole_answers
 from coevo.evaluation.types import Failure, Outcome
+from coevo.evaluation.weighing import weight
 from coevo.programs import Program
 from coevo.sandbox.types import Call, CallResult, Status
 from coevo.streams import stream_seed
@@ -35,6 +36,8 @@ class OpenEvolveJudge:
     def __init__(self, task: Task, runner: Runner) -> None:
         self.task, self.runner = task, runner
         self._probe()
+        self.held_bytes = weight(self._files)
+        """Memory that the folder's files take."""
 
     def judge(self, program: Program, *, split: Split, seed: int, meter: Meter) -> Findings:
         candidate = {name: text.encode("utf-8", "surrogatepass") for name, text in program.files}

@@ -18,6 +18,7 @@ from coevo.evaluation.running import Meter, Runner
 from coevo.evaluation.timing import Problem, Sample, overloaded, time_pairs
 from coevo.evaluation.trusted import JUDGE_ERRORS, judge_function, load_judge_file
 from coevo.evaluation.types import Outcome, TestResult
+from coevo.evaluation.weighing import weight
 from coevo.programs import Program
 from coevo.sandbox.types import CallResult, Execution, Status
 from coevo.streams import stream_seed
@@ -37,6 +38,8 @@ class TestedJudge:
     def __init__(self, task: Task, runner: Runner, efficiency: EfficiencyConfig) -> None:
         self.task, self.runner, self.config = task, runner, efficiency
         self._suites: dict[Split, list[Test]] = {}
+        self.held_bytes = 0
+        """Memory that the splits' tests take, about."""
 
     def judge(self, program: Program, *, split: Split, seed: int, meter: Meter) -> Findings:
         run_seed = stream_seed(seed, "run", split)
@@ -55,7 +58,8 @@ class TestedJudge:
     def tests(self, split: Split) -> list[Test]:
         """The tests of a split with their expected answers. Raises `TaskError` if the reference does not pass them."""
         if split not in self._suites:
-            self._suites[split] = self._answered(suites.make_tests(self.task, split, self._generate))
+            made = self._suites[split] = self._answered(suites.make_tests(self.task, split, self._generate))
+            self.held_bytes += sum(weight(t.args, t.kwargs, t.stdin, t.expected) for t in made)
         return self._suites[split]
 
     def answers(self, program: Program, tests: Sequence[Test], meter: Meter, seed: int) -> list[CallResult]:

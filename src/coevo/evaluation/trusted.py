@@ -25,7 +25,7 @@ def load_judge_file(path: Path) -> types.ModuleType:
         text = path.read_text(encoding="utf-8")
     except OSError as e:
         raise TaskError(f"cannot read {path}: {e.strerror or e}") from None
-    name = f"coevo_judge_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    name = _module_name(path)
     module = types.ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses look their module up there
@@ -35,6 +35,16 @@ def load_judge_file(path: Path) -> types.ModuleType:
         del sys.modules[name]
         raise TaskError(f"{path}{_line(e, path)}: {type(e).__name__}: {e}") from e
     return module
+
+
+def forget_judge_files(folder: Path) -> None:
+    """Let go of the modules of a task folder that nothing judges by any more."""
+    for stem in ("generate", "checker", "score"):
+        sys.modules.pop(_module_name(folder / f"{stem}.py"), None)
+
+
+def _module_name(path: Path) -> str:
+    return f"coevo_judge_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
 
 
 def judge_function(module: types.ModuleType, *names: str) -> Callable[..., Any]:
