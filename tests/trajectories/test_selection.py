@@ -23,7 +23,9 @@ def answer(source: str, fitness: float, *outcomes: str):
 
 GOOD = answer("def f(x):\n    return sorted(x)\n", 0.9, "passed", "passed")
 TWIN = answer("def f(y):\n    return sorted(y)\n", 0.8, "passed", "passed")
-OTHER = answer("def f(x):\n    out = []\n    for v in x:\n        out.append(v)\n    return out\n", 0.4, "passed", "wrong")
+OTHER = answer(
+    "def f(x):\n    out = []\n    for v in x:\n        out.append(v)\n    return out\n", 0.4, "passed", "wrong"
+)
 ODD = answer("import math\nprint(math.pi)\n", 0.0, "crash", "crash")
 
 

@@ -21,10 +21,10 @@ from coevo.runs import Run
 from coevo.runs.jsontext import loads
 from coevo.tasks.types import Task
 from coevo.trajectories.contamination import Held, Hit
+from coevo.trajectories.found import task_seed
 from coevo.trajectories.lineage import evaluation_seed
 from coevo.trajectories.mixing import Light, choose
 from coevo.trajectories.rows import SPLITS, Trajectory, state_id
-from coevo.trajectories.sampling import task_seed
 from coevo.trajectories.settings import SynthConfig
 from coevo.trajectories.staging import Pass, Source, rows
 

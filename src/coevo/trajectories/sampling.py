@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import queue
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 from coevo.episodes.desk import read, trouble
 from coevo.errors import BudgetSpent, CoevoError, InfrastructureError, ModelError, UsageError
@@ -38,14 +37,11 @@ from coevo.models.types import Completion, Message, Request, StopReason
 from coevo.programs import Program
 from coevo.runs import Run, Ticket
 from coevo.runs.types import OverBudget
-from coevo.streams import stream, stream_seed
+from coevo.streams import stream
 from coevo.tasks.types import Task
-from coevo.trajectories.arrange import START
+from coevo.trajectories.found import EVENT, fold, task_seed
 from coevo.trajectories.plans import Plan, Plans
 from coevo.trajectories.settings import SynthConfig
-
-EVENT = "answer"
-"""Kind of the event that commits a step."""
 
 POLL_S = 0.25
 GRACE_S = 15.0
@@ -89,51 +85,6 @@ class Item:
         if self.trouble or (self.proposal is not None and self.proposal.program is None):
             return True
         return self.judging is not None and self.judging.evaluation is not None
-
-
-class Measured(NamedTuple):
-    """An answer that was scored or failed."""
-
-    number: int
-    program: str
-    origin: str
-
-
-@dataclass
-class Found:
-    """What the committed steps amount to: their fold."""
-
-    last: int = -1
-    answers: dict[int, list[Measured]] = field(default_factory=dict)
-    """Per task: its measured answers."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """Answers by what became of them."""
-    judged: set[tuple[int, int]] = field(default_factory=set)
-    """Task and program of everything that was charged for."""
-
-    def apply(self, step: int, row: Mapping[str, Any]) -> None:
-        self.last = step
-        program, outcome = row.get("program"), row["outcome"]
-        if program is not None and outcome in ("scored", "failed"):
-            self.answers.setdefault(row["task"], []).append(Measured(row["number"], program, intern(row["origin"])))
-            self.judged.add((row["task"], int(program, 16)))
-        self.counts["start_programs" if row["number"] == START else "answers"] += 1
-        if row["number"] != START or outcome == "unmeasured":
-            self.counts[outcome] += 1
-
-
-def fold(run: Run) -> Found:
-    """The answers committed so far."""
-    found = Found()
-    for event in run.events(kinds=(EVENT,)):
-        found.apply(event.step or 0, event.payload)
-    return found
-
-
-def task_seed(seed: int, task: str) -> int:
-    """Seed of all evaluations on a task: its programs meet the same inputs. Differs by task, since a run keeps one evaluation per
-    program, split and seed."""
-    return stream_seed(seed, "evaluation", task) % 2**31
 
 
 class Sampler:
@@ -291,8 +242,8 @@ class Sampler:
         self._arrivals.put(partial(self._store_answers, answers, error))
 
     def _store_answers(self, answers: Sequence[Answered], error: CoevoError | None) -> None:
-        """A group is stored whole: a batched model must see the same group again. Where no request can succeed, nothing is
-        stored, and all of it is asked for again on resume."""
+        """A group is stored whole: a batched model must see the same group again. What got no reply is not stored, so that after
+        a stop it is asked for again."""
         if error is not None:
             self._model_error = error
             return
@@ -300,8 +251,9 @@ class Sampler:
             item = self._waiting.pop(request.key, None)
             if item is None:
                 continue
-            self.run.put_completion(request.key, to_payload(completion, request))
-            self.run.append("reply", {"key": request.key}, step=item.plan.step)
+            if completion.stop_reason is not StopReason.FAILED:
+                self.run.put_completion(request.key, to_payload(completion, request))
+                self.run.append("reply", {"key": request.key}, step=item.plan.step)
             self._replied(item, completion)
 
     def _replied(self, item: Item, completion: Completion) -> None:
@@ -380,7 +332,7 @@ class Sampler:
     def _commit(self) -> int:
         """Commit finished steps in order; returns how many."""
         count = 0
-        while self._items and self._turn and self._items[0].done:
+        while self._items and self._turn and self._items[0].done and self._model_error is None:
             item = self._items.popleft()
             self._turn -= 1
             count += 1
@@ -403,7 +355,8 @@ class Sampler:
                 "tokens": completion.prompt_tokens + completion.completion_tokens,
                 "usd": completion.cost_usd,
             }
-            row["key"] = f"step-{plan.step}"
+            if completion.stop_reason is not StopReason.FAILED:
+                row["key"] = f"step-{plan.step}"
         if item.trouble or (evaluation is not None and evaluation.outcome is Outcome.UNMEASURED):
             row |= {"outcome": "unmeasured", "detail": item.trouble or (evaluation.reason if evaluation else "")}
         elif evaluation is not None:

@@ -19,8 +19,9 @@ from coevo.evolution.shelf import Shelf
 from coevo.runs import Event, Run
 from coevo.tasks.types import Task
 from coevo.trajectories.arrange import Answer, Arranged, Job, arrange, reference_fitness
+from coevo.trajectories.found import Found, Measured, task_seed
 from coevo.trajectories.lineage import Outline, Traced, outline, trace
-from coevo.trajectories.sampling import Found, Measured, Progress, task_seed
+from coevo.trajectories.sampling import Progress
 from coevo.trajectories.settings import SynthConfig
 
 PLAN, ROW, ARRANGED, TRACED = "plan", "row", "arranged", "traced"

@@ -165,7 +165,7 @@ class Synthesis:
             if sampler.interrupted:
                 self.run.mark(State.STOPPED, by=sampler.interrupted)
                 return SynthResult(self.run.path, {}, counts, stop=f"stopped by {sampler.interrupted}")
-            if sampler.budget_spent and not sampler.found.answers and not self.sources:
+            if sampler.budget_spent and not sampler.found.counts["answers"] and not self.sources:
                 raise BudgetSpent(sampler.budget_spent)
             current = staging.stage(
                 self.run, self.tasks, sampler.found, self.sources, settings, pool=pool, progress=report
