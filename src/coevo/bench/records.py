@@ -13,16 +13,7 @@ from coevo.evolution.settings import MODEL_EDITS
 from coevo.evolution.types import Rejection
 from coevo.runs import Run
 from coevo.tasks.types import Task
-
-FAMILY_TAG = "family:"
-
-
-def family_of(task: Task) -> str:
-    """What splits are made by: the task's tag `family:NAME`, else its name without parameters."""
-    for tag in task.config.tags:
-        if tag.startswith(FAMILY_TAG):
-            return tag.removeprefix(FAMILY_TAG)
-    return task.name.partition(":")[0]
+from coevo.trajectories.splits import family_of
 
 
 def record_of(

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from coevo.bench.records import family_of
 from coevo.config import Config
 from coevo.errors import ConfigError, GateBlocked, pick
 from coevo.tasks.loader import task_digest
 from coevo.tasks.sets import load_tasks
 from coevo.tasks.types import Task
+from coevo.trajectories.splits import family_of
 
 TRAIN, VALIDATION = "train", "validation"
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -144,7 +144,7 @@ def _mini(text: str, ref: str) -> list[str]:
     name, _, count = text.partition(":")
     if not count.isdecimal() or int(count) < 1:
         raise ConfigError(f"{ref!r}: write mini:PART:COUNT, as in mini:train:96")
-    parts = {
+    parts: dict[str, tuple[Iterable[str], Part]] = {
         "train": (SEEN, "train"),
         "validation": (SEEN, "validation"),
         "test": (SEEN, "test"),
