@@ -260,19 +260,19 @@ def test_states_that_cannot_be_asked_about(task, pool):
 
 
 def test_the_machines_troubles_are_unmeasured_and_stop_no_one_else(task, tmp_path, monkeypatch):
-    monkeypatch.setattr(desk, "deadline_s", lambda _task: 2.0)
+    monkeypatch.setattr(desk, "deadline_s", lambda task: 1.0 if task.name == "slow" else 120.0)
+    slow = ramp_task(tmp_path / "slow")
     buggy = ramp_task(tmp_path / "buggy", checker_py="def check(output, expected, arguments):\n    return missing\n")
     broken = ramp_task(tmp_path / "broken", reference_py="def f(x):\n    return -1\n")
-    tasks = [task, buggy, broken]
-    starts = [
-        Start(state_of(t), t.name, i) for i, t in ((0, task), (1, task), (2, task), (3, task), (0, buggy), (0, broken))
-    ]
-    notes = iter(["# die\n", "# hang\n", "# bug\n", "", "", ""])
+    orders = [(task, "# die\n"), (slow, "# hang\n"), (task, "# bug\n"), (task, ""), (buggy, ""), (broken, "")]
+    tasks = [task, slow, buggy, broken]
+    starts = [Start(state_of(t), t.name, number) for number, (t, _) in enumerate(orders)]
+    notes = iter(note for _, note in orders)
     with LocalPool(2, partial(BadJudges, {t.name: task_ref(t) for t in tasks})) as pool:
         policy = TablePolicy(lambda *_: fenced(next(notes) + upto(4)))
         rollouts = go(policy, starts, pool, *tasks, config=replace_config(REFINE, rounds=2, truth=1.0))
     reasons = [r.unmeasured for r in rollouts]
-    assert "killed by SIGKILL, 2 times" in reasons[0] and "deadline of 2 s" in reasons[1]
+    assert "killed by SIGKILL, 2 times" in reasons[0] and "deadline of 1 s" in reasons[1]
     assert reasons[2] == "KeyError: 'a bug of ours'" and reasons[3] == ""
     assert "a bug of the judge" in reasons[4] and "the reference fails" in reasons[5]
     for rollout in rollouts[:3] + rollouts[4:]:
