@@ -94,7 +94,9 @@ class Desk:
                     program.id,
                     evaluation,
                     secret.result() if secret is not None else None,
-                    unmeasured=evaluation.reason if evaluation.outcome is Outcome.UNMEASURED else "",
+                    unmeasured=(evaluation.reason or "no reason given")
+                    if evaluation.outcome is Outcome.UNMEASURED
+                    else "",
                 )
             )
 
