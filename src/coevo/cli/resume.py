@@ -27,6 +27,11 @@ def resume(
 
         train_on(run, budget=limits, pool=f"local:{workers}" if workers else None, json=json)
         return
+    if kind == "synth":
+        from coevo.cli.synth import resume as synthesize_on
+
+        synthesize_on(run, budget=limits, pool=f"local:{workers}" if workers else None, json=json)
+        return
     with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
         if not json:
             done = session.run.counts()["programs"]

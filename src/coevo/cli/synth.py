@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +14,13 @@ import typer
 from coevo.cli import output
 
 if TYPE_CHECKING:
+    from coevo.runs import Budget
     from coevo.trajectories.sampling import Progress
     from coevo.trajectories.synth import Synthesis, SynthResult
 
 LINE_EVERY_S = 5.0
+TASKS_SHOWN = 8
+"""References of tasks in the command that comes next."""
 
 
 def synth(
@@ -96,7 +100,7 @@ def see_through(synthesis: Synthesis, *, json: bool) -> SynthResult:
         count, searches = synthesis.given, len(synthesis.sources)
         print(f"{count} task{'s' * (count != 1)}, {searches} search{'es' * (searches != 1)} -> {synthesis.run.path}")
     result = synthesis.go(None if json else _lines())
-    facts = _facts(result)
+    facts = _facts(result, _task_refs(synthesis))
     if json:
         output.print_json({**facts, "counts": result.counts, "removed": result.removed, "manifest": result.manifest})
     else:
@@ -115,18 +119,34 @@ def see_through(synthesis: Synthesis, *, json: bool) -> SynthResult:
     return result
 
 
-def _facts(result: SynthResult) -> dict[str, Any]:
+def resume(path: Path, *, budget: Budget | None, pool: str | None, json: bool) -> None:
+    """Go on with a run of kind "synth"; what `coevo resume` does for it."""
+    from coevo.trajectories.synth import resume as opened
+
+    with opened(path, budget=budget, pool=pool) as synthesis:
+        see_through(synthesis, json=json)
+
+
+def _facts(result: SynthResult, tasks: Sequence[str]) -> dict[str, Any]:
     where = shlex.quote(str(result.folder))
     facts: dict[str, Any] = {f"rows_{split}": count for split, count in result.rows.items()}
     facts["folder"] = str(result.folder)
     if result.stop:
         facts |= {"stop": result.stop, "resume": f"coevo resume {where}"}
-    if result.manifest:
-        shares = "{synth: 1.0}" if not result.counts.get("searches") else "{synth: 0.5, search: 0.5}"
-        if not result.counts.get("samples"):
-            shares = "{search: 1.0}"
-        facts["next"] = f"coevo train --set states.trajectories=[{where}] --set 'states.mix={shares}'"
+    if "train" in result.rows:
+        sources = result.manifest["splits"]["train"]["sources"]
+        mix = ", ".join(f"{source}: {round(1 / len(sources), 2)}" for source in sources)
+        named = "".join(f" --task {shlex.quote(ref)}" for ref in tasks[:TASKS_SHOWN])
+        named += " --task ..." * (len(tasks) > TASKS_SHOWN)
+        facts["next"] = f"coevo train{named} --set states.trajectories=[{where}] --set 'states.mix={{{mix}}}'"
     return facts
+
+
+def _task_refs(synthesis: Synthesis) -> list[str]:
+    """The tasks as they were given, and those of searches alone."""
+    from coevo.tasks.sets import task_ref
+
+    return [*synthesis.setup.tasks, *(task_ref(task) for task in synthesis.tasks[synthesis.given :])]
 
 
 def _lines() -> Progress:
