@@ -126,9 +126,9 @@ def micro_step(
         by_row = losses.reduce_terms(loss, terms.loss, table.mask, batch.totals)
         if loss.entropy:
             by_row = by_row - loss.entropy * table.spread(entropy_leaf).sum(-1) / max(1, batch.totals.tokens)
-    good = torch.isfinite(by_row.detach())
-    if learn and bool(good.any()):
+        good = torch.isfinite(by_row.detach())
         total = torch.where(good, by_row, torch.zeros_like(by_row)).sum()
+    if learn and bool(good.any()):
         slopes = torch.autograd.grad(total, [leaf, entropy_leaf], allow_unused=True, materialize_grads=True)
         good &= table.all_finite(*slopes)
         slopes = [torch.where(good[table.row], slope, torch.zeros_like(slope)) for slope in slopes]

@@ -117,6 +117,15 @@ class TorchEngine:
     def version(self) -> int:
         return self._version
 
+    @property
+    def module(self) -> Any:
+        """The transformers model itself, for an optimizer that is not ours (see `adopt`)."""
+        return self._lm
+
+    def adopt(self, version: int) -> None:
+        """The weights were changed from outside, by so many optimizer steps in all."""
+        self._version = version
+
     def sample(self, prompts: Sequence[Prompt], *, each: Callable[[int, Sampled], None] | None = None) -> list[Sampled]:
         prompts = [self._fitting(i, prompt) for i, prompt in enumerate(prompts)]
         done: dict[int, Sampled] = {}
@@ -226,8 +235,10 @@ class TorchEngine:
                 chosen = [i for i, still in enumerate(idle) if still != learn]
                 for packs in self._plan(batch.items, self._network, chosen):
                     if not self._pass(batch, packs, loss, tally, learn=learn):
-                        for alone in (Pack((i,), p.prompt, p.length) for p in packs for i in p.members):
-                            self._pass(batch, [alone], loss, tally, learn=learn)
+                        for pack in packs:
+                            for i in pack.members:
+                                alone = Pack((i,), pack.prompt, pack.prompt + batch.items[i].reply)
+                                self._pass(batch, [alone], loss, tally, learn=learn)
         return tally.stats(loss)
 
     def _pass(self, batch: Batch, packs: Sequence[Pack], loss: LossConfig, tally: Tally, *, learn: bool) -> bool:
