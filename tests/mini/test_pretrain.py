@@ -1,0 +1,113 @@
+"""Pre-training: the same weights from the same settings, a folder that everything loads, and a policy that can be improved."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from coevo.errors import ConfigError, ModelError, UsageError
+from coevo.evolution.edits import apply_rewrite
+from coevo.evolution.prompt import build_messages
+from coevo.evolution.types import Context, Edit, Rejection
+from coevo.mini.corpus import CorpusConfig, attempt_of
+from coevo.mini.families import draw_puzzle, family_named
+from coevo.mini.pretrain import SIZES, PretrainConfig, mini_folder, pretrain
+from coevo.mini.tokens import view_of
+from coevo.models import open_model
+from coevo.models.types import Request, StopReason
+from coevo.programs import Program
+from coevo.streams import stream
+
+FEW = SIZES["tiny"].model_copy(update={"steps": 3, "hidden": 32})
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("COEVO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COEVO_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return mini_folder("tiny")
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_equal_settings_give_equal_weights_and_others_do_not(cache, tmp_path):
+    first = pretrain(tmp_path / "a", config=FEW)
+    (found,) = (cache / "models").glob("mini-*")
+    assert weights(first) == weights(found)
+    stamp = found.stat().st_mtime_ns
+    assert pretrain(config=FEW) == found
+    assert found.stat().st_mtime_ns == stamp, "what is done is not done again"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COEVO_CACHE", str(tmp_path / "other"))
+        again = pretrain(config=FEW)
+    assert again.name == found.name
+    assert weights(again) == weights(first)
+
+    for changed in ({"seed": 1}, {"lr": 1e-3}, {"corpus": CorpusConfig(listed=0.9)}):
+        other = pretrain(config=FEW.model_copy(update=changed))
+        assert other.name != found.name
+        assert weights(other) != weights(found)
+
+
+def test_a_pretraining_that_is_interrupted_leaves_no_model(cache):
+    def stop(_: str) -> None:
+        if (cache / "models").is_dir() and "step" in _:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(config=FEW.model_copy(update={"steps": 20}), notify=stop)
+    assert not list((cache / "models").glob("*mini-*[0-9a-f]")), "neither a model nor a part of one"
+
+
+def test_bad_settings_are_named(cache, tmp_path):
+    with pytest.raises(UsageError, match=r"hidden = 36.*heads = 4"):
+        pretrain(config=PretrainConfig(hidden=36))
+    with pytest.raises(ConfigError, match=r"mini model 'minni'.*'mini'"):
+        mini_folder("minni")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(UsageError, match="not empty"):
+        pretrain(tmp_path / "full", config=FEW)
+    cache.write_text("a file where the cache should be")
+    with pytest.raises(ModelError, match="COEVO_CACHE"):
+        pretrain(config=FEW)
+
+
+def test_the_tiny_model_edits_carelessly_and_in_the_right_form(tiny):
+    """What reinforcement starts from: replies parse, few copy, few improve, and the children differ."""
+    puzzles = [draw_puzzle(family_named("chain4"), "test", stream(0, "policy", i)) for i in range(40)]
+    requests = [
+        Request(
+            build_messages(view_of(p.statement), Context(attempt_of(p, p.start)), style=Edit.REWRITE),
+            max_tokens=40,
+            seed=8 * i + j,
+        )
+        for i, p in enumerate(puzzles)
+        for j in range(4)
+    ]
+    model = open_model(f"local:{tiny}")
+    try:
+        replies = model.generate(requests)
+    finally:
+        model.close()
+    made = [
+        apply_rewrite(Program.of(puzzles[i // 4].source(puzzles[i // 4].start)), reply.text)
+        for i, reply in enumerate(replies)
+    ]
+    assert sum(reply.stop_reason is StopReason.STOP for reply in replies) > 0.9 * len(replies)
+    parsed = [m for m in made if m.program is not None]
+    copies = [m for m in made if m.rejection is Rejection.UNCHANGED]
+    assert len(parsed) + len(copies) > 0.85 * len(made)
+    assert len(copies) < 0.5 * len(made)
+    assert len({m.program.id for m in parsed}) > 0.5 * len(parsed)
