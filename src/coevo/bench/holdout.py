@@ -7,6 +7,7 @@ carry the count. An access that a kill left open goes on, if the very same thing
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -59,7 +60,7 @@ class Touches:
 
 
 class Holdout:
-    """The ledger at `path`. One line is one write, so studies that share it do not mix theirs."""
+    """The ledger at `path`. One line is one write under a lock, so studies that share it do not mix theirs."""
 
     def __init__(self, path: Path, *, study: str, run: str = "") -> None:
         self.path, self._study, self._run = path, study, run
@@ -128,9 +129,10 @@ class Holdout:
         access = Access(time.time(), suite, digest, self._study, arm, seed, what, event, forced, self._run)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._mend()
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                _mend(handle)
                 os.write(handle, (json.dumps(asdict(access)) + "\n").encode())
                 os.fsync(handle)
             finally:
@@ -141,8 +143,9 @@ class Holdout:
                 "another place (ledger: PATH in the study)"
             ) from e
 
-    def _mend(self) -> None:
-        """Cut off a last line without an end, so that the next one is whole."""
-        if not self.path.exists() or not (text := self.path.read_bytes()) or text.endswith(b"\n"):
-            return
-        os.truncate(self.path, text.rfind(b"\n") + 1)
+
+def _mend(handle: int) -> None:
+    """Cut off a last line without an end, so that the next one is whole. Called under the file's lock."""
+    text = os.pread(handle, os.fstat(handle).st_size, 0)
+    if text and not text.endswith(b"\n"):
+        os.ftruncate(handle, text.rfind(b"\n") + 1)

@@ -29,6 +29,7 @@ from coevo.evolution.result import Stop
 from coevo.evolution.search import search
 from coevo.evolution.session import KIND, Met, Setup
 from coevo.evolution.settings import SearchConfig
+from coevo.evolution.types import Rejection
 from coevo.models.ensemble import Ensemble
 from coevo.models.sharing import SharedModel
 from coevo.models.types import Model
@@ -225,6 +226,7 @@ class _Sailing:
                     batch=job.config.batch if job.config.strategy != "sequential" else 1,
                     where=job.folder if self.fleet.keep else "",
                 )
+                _require_replies(record, run)
         finally:
             with self.lock:
                 self.under_way.discard(path)
@@ -237,3 +239,16 @@ class _Sailing:
         met = Met(name=model.name, context=model.context, max_tokens=model.sampling.max_tokens)
         models = (self.spec,) if self.spec else ()
         return Setup.of(job.task, models=models, search=job.config, met=(met,)).model_dump(mode="json")
+
+
+def _require_replies(record: SearchRecord, run: Run) -> None:
+    """Refuse a search most of whose replies never came: it says nothing of its arm, and would count as one that found nothing."""
+    lost = [step for step in record.steps if step.rejection == Rejection.MODEL_FAILED.value]
+    if 2 * len(lost) <= len(record.steps):
+        return
+    why = next(
+        (e.payload.get("detail", "") for e in run.events(kinds=("candidate",)) if e.payload.get("rejection")), ""
+    )
+    raise ModelError(
+        f"{record.arm}, seed {record.seed}, task {record.task}: {len(lost)} of {len(record.steps)} requests got no reply: {why} ({run.path})"
+    )
