@@ -57,12 +57,20 @@ class Bench:
     cancelled: threading.Event = field(default_factory=threading.Event)
     training: Path | None = None
     """Run folder of the training under way, to be asked to stop."""
+    said: set[str] = field(default_factory=set)
+    """Lines of trainers that were passed on: what holds for every run of an arm is said once."""
 
     def stop(self) -> None:
         """Ask what is under way to end; callable from any thread."""
         self.cancelled.set()
         if self.training is not None and self.training.is_dir():
             (self.training / STOP_FILE).touch()
+
+    def tell_once(self, line: str) -> None:
+        """Pass a trainer's line on, unless it was before."""
+        if line not in self.said:
+            self.said.add(line)
+            self.notify(line)
 
     def fleet(self, *, keep: bool = False) -> Fleet:
         return Fleet(
@@ -103,9 +111,9 @@ def train(bench: Bench, unit: Unit) -> dict[str, Any]:
     bench.training = path
     try:
         if (path / "run.db").exists():
-            result = session.go_on(path, notify=bench.notify)
+            result = session.go_on(path, notify=bench.tell_once)
         else:
-            result = session.train(recipe_for(bench, unit), path, notify=bench.notify)
+            result = session.train(recipe_for(bench, unit), path, notify=bench.tell_once)
     finally:
         bench.training = None
     if bench.cancelled.is_set() or result.stopped_by == "interrupted":
