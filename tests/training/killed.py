@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers  # noqa: F401 - so that every process forked from the server has it
+import transformers.models.llama.modeling_llama  # noqa: F401 - here, so that processes forked from the server need not
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
 from coevo.config import parse
 from coevo.runs import Run

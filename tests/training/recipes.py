@@ -19,7 +19,7 @@ def recipe(stage: Any, **changes: Any) -> Recipe:
         "states": {"tasks": [str(stage.task)]},
         "episode": {"max_tokens": 40},
         "reward": {"parts": {"absolute": 1.0}},
-        "pool": "local:1",
+        "pool": "inline",
         "engine": {"device": "cpu"},
     }
     return parse(Recipe, data | changes, where="test recipe")

@@ -27,9 +27,7 @@ STATEMENT = "Write f(k, x): k picks a case, and each case adds a number of its o
 
 def program(digits: Iterable[int]) -> str:
     first, second, third = digits
-    return (
-        f"def f(k, x):\n    if k == 0:\n        return x + {first}\n    if k == 1:\n        return x + {second}\n    return x + {third}\n"
-    )
+    return f"def f(k, x):\n    if k == 0:\n        return x + {first}\n    if k == 1:\n        return x + {second}\n    return x + {third}\n"
 
 
 def write_task(folder: Path, digits: tuple[int, int, int], *, hidden: tuple[int, int, int] | None = None) -> Path:
@@ -60,7 +58,10 @@ def make_tokenizer(texts: list[str]):
 
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     raw.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -22,7 +22,8 @@ FORMAT = 1
 def pack(rows: Sequence[Row]) -> dict[str, Any]:
     """Plain data that `unpack` turns into equal rows."""
     logprobs = np.array([value for row in rows for value in row.logprobs], dtype="<f8")
-    single = logprobs.astype("<f4")
+    with np.errstate(over="ignore"):
+        single = logprobs.astype("<f4")
     exact = bool(np.array_equal(single.astype("<f8"), logprobs))
     arrays = {
         "token_ids": np.array([token for row in rows for token in row.token_ids], dtype="<i4"),

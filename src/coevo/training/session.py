@@ -16,8 +16,8 @@ from coevo.tasks import list_tasks
 from coevo.training import checkpoints
 from coevo.training.branch import changes
 from coevo.training.grpo import train_grpo
-from coevo.training.history import Past, past_of, summary
-from coevo.training.opening import KIND, Opened, Parent, Setup, opened
+from coevo.training.history import Past, curve, past_of, summary
+from coevo.training.opening import ENGINE_TRAINERS, KIND, Opened, Parent, Setup, opened
 from coevo.training.result import Observer, StoppedBy, TrainResult
 from coevo.training.settings import Recipe
 
@@ -30,12 +30,19 @@ class Session(Opened):
         """Train; mark the run finished or stopped; say how it went."""
         self.parts.observer = observer
         try:
-            stopped_by, message = train_grpo(self.parts)
+            stopped_by, message = self._trained()
         finally:
             self.parts.mirrors.close()
         state = State.FINISHED if stopped_by in _GOALS else State.STOPPED
         self.run.mark(state, by=message)
         return result_of(self.run, stopped_by, message, notes=(*self.parts.notes, *self.parts.mirrors.notes))
+
+    def _trained(self) -> tuple[StoppedBy, str]:
+        if self.parts.recipe.trainer == "grpo":
+            return train_grpo(self.parts)
+        from coevo.training.trl_trainer import train_trl
+
+        return train_trl(self.parts)
 
 
 _GOALS = (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
@@ -45,6 +52,13 @@ _GOALS = (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
 def result_of(run: Run, stopped_by: StoppedBy, message: str, *, notes: Sequence[str] = ()) -> TrainResult:
     """What a run has come to, from its events and checkpoints."""
     past, saved = past_of(run), checkpoints.found(run.path)
+    figures = summary(run)
+    if figures["skipped"]:
+        why = next(row["skipped"] for row in reversed(list(curve(run))) if row["skipped"])
+        notes = [
+            *notes,
+            f"{figures['skipped']} of {figures['steps']} steps changed no weights; the last of them: {why}",
+        ]
     best = next((one.path for one in saved if past.best is not None and one.step == past.best[0]), None)
     return TrainResult(
         steps=past.made,
@@ -52,7 +66,7 @@ def result_of(run: Run, stopped_by: StoppedBy, message: str, *, notes: Sequence[
         message=message,
         last=saved[-1].path if saved else None,
         best=best,
-        metrics=summary(run),
+        metrics=figures,
         spent=run.ledger.spent(),
         notes=tuple(notes),
     )
@@ -145,7 +159,7 @@ def train(
     notify: Callable[[str], None] = lambda text: None,
 ) -> TrainResult:
     """Train by the recipe's trainer in a new run at `out`, until something ends it. See `begin` for the arguments."""
-    if recipe.trainer == "grpo":
+    if recipe.trainer in ENGINE_TRAINERS:
         with begin(recipe, out, budget=budget, weights=weights, notify=notify) as session:
             return session.go(observer)
     setup = _setup(recipe, weights)
@@ -164,7 +178,7 @@ def go_on(
     """Go on with a training run of any trainer where it stopped."""
     with Run.open(path, write=False) as run:
         setup = Setup.read(run)
-    if setup.recipe.trainer == "grpo":
+    if setup.recipe.trainer in ENGINE_TRAINERS:
         with resume(path, budget=budget, pool=pool, notify=notify) as session:
             return session.go(observer)
     with Run.open(path, write=True, budget=budget) as run:
@@ -177,13 +191,9 @@ def _by_other(setup: Setup, run: Run, observer: Observer | None) -> TrainResult:
         from coevo.training.toy import train_toy
 
         return train_toy(setup.recipe, run, observer=observer)
-    if setup.recipe.trainer == "command":
-        from coevo.training.command import train_command
+    from coevo.training.command import train_command
 
-        return train_command(setup.recipe, run, observer=observer, weights=setup.weights)
-    from coevo.training.trl_trainer import train_trl
-
-    return train_trl(setup.recipe, run, observer=observer, weights=setup.weights)
+    return train_command(setup.recipe, run, observer=observer, weights=setup.weights)
 
 
 def _setup(recipe: Recipe, weights: str | Path | None) -> Setup:

@@ -86,7 +86,10 @@ class Mirrors:
         config: Mapping[str, Any],
         *,
         openers: Mapping[str, Opener] | None = None,
+        patience_s: float = CLOSE_S,
     ) -> None:
+        """`patience_s`: how long the end waits for all of them together."""
+        self._patience_s = patience_s
         table = OPENERS if openers is None else openers
         chosen = [(name, pick(name, table, kind="sink")) for name in names]
         self._mirrors = [Mirror(name, opener, folder, config) for name, opener in chosen]
@@ -97,7 +100,7 @@ class Mirrors:
             mirror.log(step, metrics)
 
     def close(self) -> None:
-        share = CLOSE_S / max(1, len(self._mirrors))
+        share = self._patience_s / max(1, len(self._mirrors))
         self.notes = tuple(said for mirror in self._mirrors if (said := mirror.close(share)))
 
 
