@@ -20,6 +20,11 @@ class ChatCodec:
         self._ends = ends
 
     @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer itself."""
+        return self._tokenizer
+
+    @property
     def ends(self) -> frozenset[int]:
         return self._ends
 

@@ -35,6 +35,9 @@ from coevo.training.states import States
 KIND = "train"
 """Kind of the runs that trainers write."""
 
+ENGINE_TRAINERS = ("grpo", "trl")
+"""Trainers whose policy is an engine's, and which share all but the update."""
+
 
 class Parent(Config):
     """Where a branch comes from."""
@@ -92,8 +95,12 @@ def opened(
     changed: Sequence[Change] = (),
 ) -> Iterator[Opened]:
     recipe = setup.recipe
-    if recipe.trainer != "grpo":
+    if recipe.trainer not in ENGINE_TRAINERS:
         raise ConfigError(f"trainer {recipe.trainer!r} has no session; use coevo.training.train")
+    if recipe.trainer == "trl":
+        from coevo.training.trl_trainer import require_possible
+
+        require_possible(recipe)
     training = {task.name: task for task in load_tasks(recipe.states.tasks)}
     held_out = load_tasks(recipe.evaluate.tasks)
     fixed, known = fixed_states(recipe.states, training, seed=recipe.seed)
@@ -126,6 +133,10 @@ def opened(
         notes: list[str] = []
         engine, restored = _restored(reopen, engine, run, setup, notes)
         stack.callback(engine.close)
+        if recipe.trainer == "trl":
+            from coevo.training.trl_policy import TrlPolicy
+
+            engine = TrlPolicy.over(engine)
         parts = Parts(
             run=run,
             recipe=recipe,

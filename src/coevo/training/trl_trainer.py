@@ -1,0 +1,399 @@
+"""Trainer `trl`: TRL's GRPOTrainer makes the updates; start states, episodes, judging, rewards, advantages, filters and evidence are ours.
+
+For those who live in TRL: its optimizer, accelerate, vLLM and loggers do their part (`trl.options` of a recipe go to `GRPOConfig` as they are). One of
+its optimizer steps is one of our steps, and a batch is collected by the very code of trainer `grpo`, so the same recipe gives the same first batch.
+
+What TRL does that this file works around, by the version it was written for (1.16):
+
+* A reward that raises ends the run, one that is not finite spoils its group, and a group's spread is judged by a rounded deviation. Nothing of
+  that is left to TRL: it is handed final advantages per token, and rewards only to log.
+* Groups cannot be dropped or replaced: the batch has a fixed size. Places of dropped groups and of unmeasured rollouts hold a row whose every
+  token is masked.
+* A step without signal would still move the weights by the optimizer's momentum: its gradients are taken away before the step.
+* A gradient that is not finite would be applied: it is taken away, too.
+* After a kill it would sample the steps since its checkpoint again: batches that were committed are read back instead.
+* The learning rate of a checkpoint wins over the settings: the schedule here is a function of the step alone.
+
+One process. To train over several, export the data and the reward (docs/training.md) and run TRL itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from coevo.engines.types import LossStats, Row, StepStats
+from coevo.errors import BudgetSpent, ConfigError, InfrastructureError, UsageError
+from coevo.evolution.interrupts import Interrupts
+from coevo.training.batch import Group, rows_at
+from coevo.training.entropy import observe
+from coevo.training.filters import FilterState
+from coevo.training.grpo import IN_A_ROW, Asked, Loop
+from coevo.training.history import past_of
+from coevo.training.parts import Parts
+from coevo.training.records import commit_batch, commit_update
+from coevo.training.result import StoppedBy
+from coevo.training.rewards import reward_of
+from coevo.training.schedule import lr_at
+from coevo.training.settings import Recipe
+from coevo.training.trl_policy import TrlPolicy
+from coevo.training.updates import Update, metrics_of
+
+FOLDER = "trl"
+"""In the run folder: TRL's own checkpoints, with the optimizer's state."""
+
+_LOSSES = {"ppo": "dapo", "dapo": "dapo", "grpo": "grpo", "gspo": "grpo", "dr_grpo": "dr_grpo", "cispo": "cispo"}
+"""Ours to TRL's `loss_type`."""
+_BY_ROWS = ("grpo", "gspo", "dr_grpo")
+"""Losses that are means over rows: there the masked rows count."""
+
+
+def train_trl(parts: Parts) -> tuple[StoppedBy, str]:
+    """Train in an opened run, new or resumed, until something ends it; the counterpart of `train_grpo`.
+
+    Raises `UsageError` without TRL, `ConfigError` for what TRL cannot do, and what `train_grpo` raises.
+    """
+    if importlib.util.find_spec("trl") is None:
+        raise UsageError("trainer 'trl' needs the package trl. Install it with: pip install 'coevo[trl]'")
+    require_possible(parts.recipe)
+    with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts(parts.run.path))
+        loop = TrlLoop(parts, stack.enter_context(reward_of(parts.recipe.reward)), interrupts)
+        return loop.run()
+
+
+def require_possible(recipe: Recipe) -> None:
+    """Refuse what TRL cannot do, before anything is loaded."""
+    loss, where = recipe.loss, "trainer 'trl'"
+    if loss.name not in _LOSSES:
+        raise ConfigError(
+            f"{where} has no loss {loss.name!r}; it has {', '.join(sorted(_LOSSES))}. Trainer 'grpo' has all"
+        )
+    if loss.kl and (loss.kl_estimator != "k3" or loss.reference != "base"):
+        raise ConfigError(f"{where} measures KL from the base by estimator k3 only; use trainer 'grpo' for others")
+    if recipe.engine.name != "torch":
+        raise ConfigError(f"{where} trains in this process: engine.name must be 'torch', not {recipe.engine.name!r}")
+    if recipe.checkpoint_every < 1:
+        raise ConfigError("checkpoint_every must be at least 1")
+
+
+@dataclass
+class TrlLoop(Loop):
+    """Our loop turned inside out: TRL asks for batches, and says what it did with them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        policy = self.parts.engine
+        assert isinstance(policy, TrlPolicy), "sessions open trainer trl with its policy"
+        self.policy = policy
+        self.trainer: Any = None
+        self.step_now, self.why = 0, ""
+        self.rows: list[Row] = []
+        self.advantages: list[list[float]] = []
+        self.rewards: list[float] = []
+        self.lr, self.applied = 0.0, True
+        self.ended: tuple[StoppedBy, str] | None = None
+
+    def run(self) -> tuple[StoppedBy, str]:
+        """Let TRL train until something ends it."""
+        self.parts.recall_policy_states()
+        if (end := self.end()) is not None:
+            return end
+        self.trainer = make_trainer(self)
+        self.policy.trainer = self.trainer
+        newest = latest_checkpoint(self.parts.run.path / FOLDER)
+        self.after(self.past.made)
+        try:
+            with _plainly():
+                self.trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+            end = self.ended or self.end() or (StoppedBy.STEPS, f"all {self.parts.recipe.steps} steps were made")
+        except BudgetSpent as e:
+            end = StoppedBy.BUDGET, str(e)
+        except Asked:
+            end = StoppedBy.INTERRUPTED, f"asked to stop by {self.interrupts.cause}"
+        self._leave_both()
+        return end
+
+    # What TRL asks for
+
+    def batch(self) -> dict[str, list[Any]]:
+        """The next step's rows in the form that `rollout_func` gives: always as many as the batch has places."""
+        recipe = self.parts.recipe
+        step = self.trainer.state.global_step // recipe.epochs + 1
+        self.step_now = step
+        self.rows, self.why = self._rows_of(step)
+        loss = self.parts.loss_at(step, self.past.entropy)
+        self.trainer.entropy_coef, self.trainer._entropy_bonus_enabled = loss.entropy, bool(loss.entropy)
+        places = recipe.groups * recipe.group_size
+        ends = min(self.policy.codec.ends, default=0)
+        blank = Row((ends, ends), 1, (0.0,), (False,), (0.0,))
+        shown = [*self.rows, *[blank] * (places - len(self.rows))]
+        # Masked rows count in means over rows; the others' advantages make up for them.
+        scale = places / len(self.rows) if self.rows and recipe.loss.name in _BY_ROWS else 1.0
+        self.advantages = [[value * scale for value in row.advantages] for row in shown]
+        self.rewards += [math.nan] * (places - len(self.rewards))
+        return {
+            "prompt_ids": [list(row.token_ids[: row.prompt_tokens]) for row in shown],
+            "completion_ids": [list(row.token_ids[row.prompt_tokens :]) for row in shown],
+            "logprobs": [list(row.logprobs) for row in shown],
+            "env_mask": [[int(flag) for flag in row.trained] for row in shown],
+        }
+
+    def _rows_of(self, step: int) -> tuple[list[Row], str]:
+        self.rewards = []
+        if step <= self.past.batch:  # Committed before a kill: its update is repeated.
+            return self.parts.committed_batch(step)
+        self.refresh(step)
+        batch, rows, tickets = self.collect(step)
+        self.parts.last = commit_batch(self.parts, batch, rows, tickets)
+        self.past = replace(self.past, batch=step, filter=FilterState.from_dict(batch.filter))
+        self.watch_measuring(batch)
+        if rows:
+            self.rewards = [
+                value if value is not None else math.nan for group in batch.groups for value in _rewards(group)
+            ]
+        return rows, batch.skipped
+
+    # What TRL tells
+
+    def before_optimizer(self) -> None:
+        """Gradients that no weight may see are taken away; the learning rate is the step's."""
+        import torch
+
+        parameters = [p for group in self.trainer.optimizer.param_groups for p in group["params"]]
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        finite = all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
+        self.applied = finite and not self.why
+        if not self.applied:
+            for parameter in parameters:
+                parameter.grad = None
+        self.lr = float(self.trainer.optimizer.param_groups[0]["lr"])
+
+    def told(self, logs: Mapping[str, float]) -> bool:
+        """TRL has made an optimizer step. Commit the update when it was the step's last; whether a checkpoint is due then."""
+        recipe, step = self.parts.recipe, self.step_now
+        if self.trainer.state.global_step % recipe.epochs:
+            return False
+        self.policy.made = self.trainer.state.global_step
+        if step > self.past.made:
+            self._commit(step, logs)
+        self.after(step)
+        best = self.past.best
+        self.ended = self.end()
+        new_best = best is not None and best[0] == step
+        return step % recipe.checkpoint_every == 0 or new_best or self.ended is not None
+
+    def _commit(self, step: int, logs: Mapping[str, float]) -> None:
+        entropy, result = self.past.entropy, Update.none(self.past.entropy, self.why)
+        if not self.why:
+            stats, made = stats_of(logs, self.rows, self.lr, self.trainer.state.global_step, self.applied)
+            seen = stats.entropy
+            entropy = observe(entropy, seen) if seen is not None and math.isfinite(seen) else entropy
+            loss = self.parts.loss_at(step, self.past.entropy)
+            passes = ((stats, made),) * self.parts.recipe.epochs
+            why = "" if self.applied else "the gradient was not finite"
+            result = Update(
+                entropy,
+                metrics_of(passes) | {"lr": self.lr},
+                self.lr,
+                loss.entropy,
+                passes,
+                loss,
+                why,
+                not self.applied,
+            )
+        row = commit_update(self.parts, step, result, {})
+        self.parts.last = {**self.parts.last, **row}
+        self.past = replace(self.past, made=step, entropy=entropy, kl=result.metrics.get("kl", self.past.kl))
+        self.broken = self.broken + 1 if result.broken else 0
+        if self.broken >= IN_A_ROW:
+            raise InfrastructureError(
+                f"the gradient was not finite {self.broken} steps in a row. The weights are those before them; begin again with a lower rate"
+            )
+
+    def saved(self) -> None:
+        """TRL has left its checkpoint: leave ours, which others can use, beside it."""
+        self.past = past_of(self.parts.run)
+        best = self.past.best
+        self.parts.save(self.past.made, best[0] if best else None)
+
+    def save_when_due(self, step: int, new_best: bool) -> None:
+        """Ours follow TRL's, so that there is never one of ours without the optimizer's state (see `saved`)."""
+
+    def _leave_both(self) -> None:
+        made = self.past.made
+        if (
+            made
+            and not self.parts.checkpoints.has(made)
+            and self.trainer.state.global_step == made * self.parts.recipe.epochs
+        ):
+            self.trainer._save_checkpoint(self.trainer.model, None)
+            self.saved()
+
+
+def _rewards(group: Group) -> list[float | None]:
+    """Of the rollouts that `rows_of_group` makes rows of, where the group is trained on."""
+    return [group.returns[i] for i in rows_at(group)] if group.kept else []
+
+
+def stats_of(
+    logs: Mapping[str, float], rows: Sequence[Row], lr: float, version: int, applied: bool
+) -> tuple[LossStats, StepStats]:
+    """Our figures from TRL's log of one step. It reports no gap between sampler and trainer, and no size of the update."""
+    stats = LossStats(
+        loss=float(logs.get("policy_loss") or logs.get("loss", math.nan)),
+        tokens=sum(sum(row.trained) for row in rows),
+        rows=len(rows),
+        entropy=logs.get("entropy"),
+        kl=logs.get("kl"),
+        clipped_low=float(logs.get("clip_ratio/low_mean") or 0.0),
+        clipped_high=float(logs.get("clip_ratio/high_mean") or logs.get("cispo_clip_ratio") or 0.0),
+    )
+    return stats, StepStats(version, lr, float(logs.get("grad_norm", math.nan)), None, applied)
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Without the library's progress bars and notes on its own renamings."""
+    from transformers.utils import logging as hf
+
+    shown, level = hf.is_progress_bar_enabled(), hf.get_verbosity()
+    hf.disable_progress_bar()
+    hf.set_verbosity_error()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        hf.set_verbosity(level)
+        if shown:
+            hf.enable_progress_bar()
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """TRL's newest whole checkpoint: the state file is what it writes last."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def make_trainer(loop: TrlLoop) -> Any:
+    """A `GRPOTrainer` over the engine's own weights, fed by the loop."""
+    import torch
+    from datasets import Dataset
+    from torch.optim.lr_scheduler import LambdaLR
+    from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+    from trl import GRPOTrainer  # pyright: ignore[reportPrivateImportUsage]
+
+    recipe = loop.parts.recipe
+
+    class Watching(TrainerCallback):
+        """Tells the loop what TRL does."""
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            loop.before_optimizer()
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> Any:
+            if logs and "loss" in logs and loop.told(logs):
+                control.should_save = True
+            if loop.ended is not None:
+                control.should_training_stop = True
+            return control
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            loop.saved()
+
+    class Trainer(GRPOTrainer):
+        """TRL's trainer with advantages, rewards and learning rate from here."""
+
+        def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+            return torch.tensor(loop.rewards, device=self.accelerator.device)[:, None]
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            output = super()._generate_and_score_completions(inputs)
+            ids = output["completion_ids"]
+            advantages = torch.zeros(ids.shape, device=ids.device)
+            for i, values in enumerate(loop.advantages):
+                advantages[i, : len(values)] = torch.tensor(values)
+            output["advantages"] = advantages
+            return output
+
+        def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+            optimizer = optimizer or self.optimizer
+            self.lr_scheduler = LambdaLR(optimizer, lambda i: lr_at(recipe, i // recipe.epochs + 1) / recipe.lr)
+            return self.lr_scheduler
+
+    rows = Dataset.from_list([{"prompt": "-"}] * recipe.groups * max(1, recipe.steps))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # That rollout_func is experimental is known, and tested for.
+        trainer = Trainer(
+            model=loop.policy.engine.module,
+            processing_class=loop.policy.engine.codec.tokenizer,
+            reward_funcs=[coevo],
+            args=grpo_config(recipe, loop.parts.run.path / FOLDER, loop.policy.engine.module.device.type),
+            train_dataset=rows,
+            rollout_func=lambda prompts, trainer: loop.batch(),
+            callbacks=[Watching()],
+        )
+    for talker in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(talker)
+    return trainer
+
+
+def coevo(**_: Any) -> list[float | None]:
+    """Stands where TRL wants a reward function; what it logs is handed over by `_calculate_rewards`."""
+    raise AssertionError("rewards are handed over, not computed by TRL")
+
+
+def grpo_config(recipe: Recipe, folder: Path, device: str) -> Any:
+    """The recipe as a `GRPOConfig`; what `trl.options` name wins."""
+    from trl import GRPOConfig  # pyright: ignore[reportPrivateImportUsage]
+
+    rows, loss, optim = recipe.groups * recipe.group_size, recipe.loss, recipe.optim
+    micro = recipe.trl.micro_rows or rows
+    if rows % micro:
+        raise ConfigError(f"trl.micro_rows = {micro} does not divide the {rows} rows of a step (groups x group_size)")
+    turns = recipe.episode.rounds if recipe.episode.name == "refine" else 1
+    settings: dict[str, Any] = {
+        "output_dir": str(folder),
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": rows // micro,
+        "steps_per_generation": rows // micro,
+        "num_generations": recipe.group_size,
+        "num_iterations": recipe.epochs,
+        "max_steps": recipe.steps * recipe.epochs,
+        "max_completion_length": loss.length or turns * recipe.episode.max_tokens,
+        "temperature": recipe.episode.temperature,
+        "learning_rate": recipe.lr,
+        "adam_beta1": optim.beta1,
+        "adam_beta2": optim.beta2,
+        "adam_epsilon": optim.eps,
+        "weight_decay": optim.weight_decay,
+        "max_grad_norm": optim.max_grad_norm or 1e9,
+        "loss_type": _LOSSES[loss.name],
+        "importance_sampling_level": "sequence" if loss.name == "gspo" else "token",
+        "epsilon": loss.clip_low,
+        "epsilon_high": 1 + loss.clip_high if loss.name == "cispo" else loss.clip_high,
+        "delta": loss.ratio_cap,
+        "beta": loss.kl,
+        "use_bias_correction_kl": False,
+        "scale_rewards": "none",
+        "entropy_coef": loss.entropy,
+        "shuffle_dataset": False,
+        "logging_steps": 1,
+        "save_strategy": "steps",
+        "save_steps": recipe.checkpoint_every * recipe.epochs,
+        "save_total_limit": 2,
+        "gradient_checkpointing": False,
+        "use_cpu": device == "cpu",
+        "bf16": device == "cuda" and recipe.engine.compute != "float32",
+        "report_to": [],
+        "disable_tqdm": True,
+        "seed": recipe.seed % (1 << 32),
+    }
+    return GRPOConfig(**{**settings, **recipe.trl.options})
