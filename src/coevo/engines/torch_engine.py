@@ -71,6 +71,7 @@ class TorchEngine:
         self._base_digest = ""
         self._references: dict[str, Network] = {}
         self._adapter = Adapter(lm, config.lora, seed=seed) if config.lora else None
+        _own_memory(lm)
         lm.requires_grad_(self._adapter is None)
         if self._adapter:
             for name, parameter in lm.named_parameters():
@@ -473,6 +474,14 @@ def _copy_weights(source: Any, target: Any, path: Path) -> None:
     with torch.no_grad():
         for name, tensor in old.items():
             tensor.copy_(new[name])
+
+
+def _own_memory(lm: Any) -> None:
+    """Move CPU weights out of the mapped file: products differ in their last bits with the alignment of what they read, and how a file
+    lays its tensors out must not decide what training gives."""
+    for parameter in lm.parameters():
+        if parameter.device.type == "cpu":
+            parameter.data = parameter.data.clone()
 
 
 def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
