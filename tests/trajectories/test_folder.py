@@ -32,6 +32,7 @@ from coevo.trajectories.folder import (
     write_states,
 )
 from coevo.trajectories.rows import Trajectory, state_id
+from tests.models.tiny import make_tokenizer
 
 VIEW = TaskView("Add two numbers.", Kind.FUNCTION, "solve")
 
@@ -73,7 +74,7 @@ trajectories = st.builds(
 )
 
 
-def simple(number: int, split: str = "train", size: int = 20, feedback: int = 0) -> Trajectory:
+def simple(number: int, split: str = "train", size: int = 20) -> Trajectory:
     program = Program.of(f"def solve(a, b):\n    return a + {number}\n" + "# padding\n" * size)
     earlier = Program.of(f"def solve(a, b):\n    return {number}\n")
     context = Context(
@@ -121,6 +122,8 @@ def test_datasets_loads_the_folder_as_chats(tmp_path: Path) -> None:
     assert prompt[1]["content"] == simple(3).messages[1].content
     only = loaded["train"].select_columns(["prompt"])
     assert only.column_names == ["prompt"]
+    text = make_tokenizer().apply_chat_template(only[3]["prompt"], tokenize=False, add_generation_prompt=True)
+    assert simple(3).messages[0].content in text and simple(3).messages[1].content.strip() in text
     front = yaml.safe_load((tmp_path / "set/README.md").read_text().split("---")[1])
     assert front["size_categories"] == ["n<1K"]
     assert [found["split"] for found in front["configs"][0]["data_files"]] == ["train", "test"]
@@ -234,10 +237,18 @@ def test_a_folder_of_schema_1_reads(tmp_path: Path) -> None:
 _PEAK = """
 import resource, sys
 from pathlib import Path
-from tests.trajectories.test_folder import simple
+from coevo.episodes.types import StartState
+from coevo.evolution.types import Attempt, Context
+from coevo.programs import Program
 from coevo.trajectories.folder import read_states, write_folder
+from coevo.trajectories.rows import Trajectory
 folder, count = Path(sys.argv[1]), int(sys.argv[2])
-write_folder(folder, {"train": lambda: (simple(i, size=150) for i in range(count))}, facts=dict, group_rows=100)
+program = Program.of("x = 1")
+def rows():
+    for i in range(count):
+        context = Context(Attempt(program, 0.5, feedback=f"{i} " * 3000))
+        yield Trajectory(StartState(f"{i:016x}", "add", context))
+write_folder(folder, {"train": rows}, facts=dict, group_rows=50)
 assert sum(1 for _ in read_states(folder, split="train")) == count
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -21,6 +21,7 @@ from coevo.models import open_models
 from coevo.programs import Program
 from coevo.runs import Budget, Run, State
 from coevo.tasks import load_task, task_digest
+from coevo.trajectories import synth
 from coevo.trajectories.answers import read_answers
 from coevo.trajectories.folder import read_manifest, read_trajectories
 from coevo.trajectories.found import fold
@@ -32,10 +33,8 @@ from tests.trajectories import world
 from tests.trajectories.world import config, make_task, make_tasks, reply, script
 
 
-def synthesize(tasks: list[str], out: Path, *, budget: Budget | None = None, **settings: Any) -> SynthResult:
-    given = {"settings": config(), "pool": "inline"} | settings
-    with begin(Setup.of(tasks, **given), budget or Budget(), out) as synthesis:
-        return synthesis.go()
+def synthesize(tasks: list[str], out: Path, **settings: Any) -> SynthResult:
+    return synth.synthesize(tasks, out=out, **({"settings": config(), "pool": "inline"} | settings))
 
 
 def rows_of(folder: Path, split: str = "train") -> list[Trajectory]:

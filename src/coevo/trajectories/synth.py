@@ -10,7 +10,7 @@ kill, `resume` ends with the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ from coevo.evaluation.judges import open_judges
 from coevo.evolution.session import Setup as Search
 from coevo.models import open_models
 from coevo.models.ensemble import Ensemble
-from coevo.runs import Budget, Run, State
+from coevo.runs import Budget, Run, State, parse_budget
 from coevo.sandbox.types import SandboxConfig
 from coevo.tasks import list_tasks, task_digest
 from coevo.tasks.sets import SHIPPED, load_tasks
@@ -80,6 +80,7 @@ class Setup(Config):
     def of(cls, tasks: Sequence[str], *, answers: Sequence[str | Path] = (), **settings: Any) -> Setup:
         """For references as a user gives them. Checks everything that can be wrong before work begins."""
         loaded = load_tasks(tasks)
+        digest = digest_of(loaded, [task_digest(task) for task in loaded])
         files = tuple(_checked(path, loaded) for path in answers)
         settings = {
             **settings,
@@ -87,7 +88,7 @@ class Setup(Config):
             "against": tuple(map(absolute, settings.get("against", ()))),
         }
         return cls.model_validate(
-            {"tasks": tuple(map(absolute, tasks)), "digest": digest_of(loaded), "answers": files, **settings}
+            {"tasks": tuple(map(absolute, tasks)), "digest": digest, "answers": files, **settings}
         )
 
     @classmethod
@@ -97,10 +98,11 @@ class Setup(Config):
             raise StoreError(f"run {run.path} is of kind {run.kind!r}, not a synthesis; nothing to go on with")
         return parse(cls, run.config, where=f"config of run {run.path}")
 
-    def load(self) -> list[Task]:
-        """The tasks given, if they are still those that the run was made with; and the files of answers."""
+    def load(self) -> tuple[list[Task], list[str]]:
+        """The tasks given and their digests, if they and the files of answers are still those that the run was made with."""
         tasks = load_tasks(self.tasks)
-        if digest_of(tasks) != self.digest:
+        digests = [task_digest(task) for task in tasks]
+        if digest_of(tasks, digests) != self.digest:
             raise ConfigError(
                 "the tasks have changed since this run was made (their config, judge or programs), so old and new answers would not "
                 "compare. Restore them, or begin a new run"
@@ -108,7 +110,7 @@ class Setup(Config):
         for file in self.answers:
             if file_digest(file.path) != file.sha256:
                 raise ConfigError(f"{file.path} has changed since this run was made; restore it, or begin a new run")
-        return tasks
+        return tasks, digests
 
 
 @dataclass(frozen=True)
@@ -245,6 +247,47 @@ class Synthesis:
         return found
 
 
+def synthesize(
+    tasks: Sequence[str] = (),
+    *,
+    models: Sequence[str] = (),
+    runs: Sequence[str | Path] = (),
+    answers: Sequence[str | Path] = (),
+    out: str | Path,
+    settings: SynthConfig | Mapping[str, Any] | None = None,
+    budget: Budget | str = "",
+    against: Sequence[str] = (),
+    strict: bool = False,
+    sandbox: SandboxConfig = SandboxConfig(),  # noqa: B008 - frozen
+    pool: str = "local",
+    progress: Progress | None = None,
+) -> SynthResult:
+    """Make a data set of trajectories at `out`: answers of `models` (specs) and of files, executed and arranged, and the lineages
+    of `runs`. Without a budget, tasks and samples bound the work.
+
+    Raises `UsageError` for what cannot work or where no row is left, `BudgetSpent` if the budget does not buy one answer,
+    `GateBlocked` with `strict` where something gives a held-out task away, `ModelError` when the models are down (the run at `out` can be
+    resumed).
+    """
+    found = (
+        settings if isinstance(settings, SynthConfig) else parse(SynthConfig, settings or {}, where="synth settings")
+    )
+    setup = Setup.of(
+        tasks,
+        answers=answers,
+        models=tuple(models),
+        runs=tuple(map(str, runs)),
+        against=tuple(against),
+        strict=strict,
+        settings=found,
+        sandbox=sandbox,
+        pool=pool,
+    )
+    limits = parse_budget(budget) if isinstance(budget, str) else budget
+    with begin(setup, limits, Path(out)) as synthesis:
+        return synthesis.go(progress)
+
+
 @contextmanager
 def begin(setup: Setup, budget: Budget, out: Path) -> Iterator[Synthesis]:
     """A new run at `out`. Nothing is written when the tasks, the models or the searches cannot work."""
@@ -271,8 +314,8 @@ def resume(path: Path, *, budget: Budget | None = None, pool: str | None = None)
 
 @contextmanager
 def _opened(setup: Setup, open_run: Callable[[], Run]) -> Iterator[Synthesis]:
-    tasks = setup.load()
-    given, digests = len(tasks), [task_digest(task) for task in tasks]
+    tasks, digests = setup.load()
+    given = len(tasks)
     with ExitStack() as stack:
         sources = [_source(Path(path), tasks, digests, stack) for path in setup.runs]
         models = open_models(setup.models) if setup.models else None
@@ -320,9 +363,9 @@ def _nothing_left(counts: dict[str, dict[str, int]], chosen: Chosen) -> str:
     )
 
 
-def digest_of(tasks: Sequence[Task]) -> str:
+def digest_of(tasks: Sequence[Task], digests: Sequence[str]) -> str:
     """SHA-256 over the names and digests of tasks."""
-    text = "\n".join(f"{task.name} {task_digest(task)}" for task in tasks)
+    text = "\n".join(f"{task.name} {digest}" for task, digest in zip(tasks, digests, strict=True))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
