@@ -78,7 +78,7 @@ def simple(number: int, split: str = "train", size: int = 20) -> Trajectory:
     program = Program.of(f"def solve(a, b):\n    return a + {number}\n" + "# padding\n" * size)
     earlier = Program.of(f"def solve(a, b):\n    return {number}\n")
     context = Context(
-        Attempt(program, 0.5, 0.5, feedback="Passed 2 of 4." + f" {number}" * feedback),
+        Attempt(program, 0.5, 0.5, feedback="Passed 2 of 4."),
         history=(Attempt(earlier, 0.25, 0.25),),
     )
     state = StartState(state_id("add", Edit.REWRITE, context), "add", context, headroom=0.5)
