@@ -84,17 +84,20 @@ def test_a_killed_run_repeats_committed_batches_and_ends_with_the_same_weights(
     one_thread: None, stage: Any, tmp_path: Path
 ) -> None:
     config = recipe(stage, steps=6, trainer="trl", checkpoint_every=2, schedule="linear", trl={"micro_rows": 6})
-    whole = train(config, tmp_path / "whole")
+    whole = train(config, tmp_path / "whole" / "run")
     for step in (1, 4):  # Before the first checkpoint, and after one.
         process = multiprocessing.get_context("spawn").Process(
-            target=_until_killed, args=(config, tmp_path / "killed", step)
+            target=_until_killed, args=(config, tmp_path / "killed" / "run", step)
         )
         process.start()
         process.join(180)
         assert process.exitcode == -signal.SIGKILL
-    killed = go_on(tmp_path / "killed")
+    killed = go_on(tmp_path / "killed" / "run")
     assert killed.steps == 6 and whole.last is not None and killed.last is not None
-    with Run.open(tmp_path / "whole", write=False) as one, Run.open(tmp_path / "killed", write=False) as other:
+    with (
+        Run.open(tmp_path / "whole" / "run", write=False) as one,
+        Run.open(tmp_path / "killed" / "run", write=False) as other,
+    ):
         assert one.digest() == other.digest()
     a, b = (load_file(result.last / "model.safetensors") for result in (whole, killed))
     assert all((a[key] == b[key]).all() for key in a)
