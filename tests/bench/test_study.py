@@ -17,7 +17,7 @@ from coevo.bench import page
 from coevo.bench.holdout import Holdout
 from coevo.bench.plan import plan
 from coevo.bench.report import report_of
-from coevo.bench.study import Ended, facts_of, results_of, run_study
+from coevo.bench.study import Ended, facts_of, results_of, resume_study, run_study
 from coevo.errors import ConfigError, GateBlocked, ModelError, StoreError
 from coevo.models.scripted import Scripted, write_script
 from coevo.runs import Run
@@ -64,7 +64,7 @@ def test_the_report_holds_every_number_with_its_search(finished: tuple[Path, lis
         mine = [s for s in report["searches"] if s["suite"] == split and s["arm"] == arm]
         assert len(mine) == row["searches"] == row["measured"] == 2 * (3 if split == "id" else 4)
         assert row["fitness"] == pytest.approx(sum(s["hidden_best"] for s in mine) / len(mine))
-        assert all(s["evaluations"] <= 5 and len(s["digest"]) == 64 for s in mine)
+        assert all(s["evaluations"] <= 5 and len(s["digest"]) == 16 for s in mine)
         curve = report["curves"][split][arm]["points"]
         assert len(curve) == 5 and list(curve) == sorted(curve)
     assert all(d["other"] == "search" and not d["primary"] for d in report["differences"])
@@ -91,6 +91,7 @@ def test_the_report_is_written_for_people_and_programs(finished: tuple[Path, lis
     } == set(files)
     read = json.loads(files["results.json"].read_text())
     assert read["table"] == json.loads(json.dumps(report["table"]))
+    assert read["searches"]["hidden_best"] == [row["hidden_best"] for row in report["searches"]]
     text = files["README.md"].read_text()
     assert text.index("What could be found at all") < text.index("## id: 3 tasks") and "`coevo bench x.yaml`" in text
     assert "Every test split was opened once" in text and "![evolve@k](evolve-at-k.png)" in text
@@ -103,6 +104,7 @@ def test_a_finished_study_is_only_read_and_other_settings_are_refused(finished: 
     folder, _ = finished
     before = told(folder / "run")
     assert run_study(scripted_study(folder), folder / "run").ended is Ended.FINISHED
+    assert resume_study(folder / "run").done == len(plan(scripted_study(folder)))
     assert told(folder / "run") == before
     with pytest.raises(ConfigError, match=r"other settings \(evaluations, seed\)"):
         run_study(scripted_study(folder, evaluations=6, seed=1), folder / "run")

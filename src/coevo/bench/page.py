@@ -64,7 +64,8 @@ def difference_table(report: Mapping[str, Any], *, primary: bool) -> Table:
 
 
 def training_table(report: Mapping[str, Any]) -> Table:
-    """What training cost, summed over seeds, and where it ended."""
+    """What training cost, summed over seeds (the policy's own searches included, but in `sampled tokens`: those that gradients came
+    from), and where it ended."""
     headers = (
         "arm",
         "runs",
@@ -72,6 +73,7 @@ def training_table(report: Mapping[str, Any]) -> Table:
         "evaluations",
         "tokens",
         "minutes",
+        "sampled tokens",
         "copies, first to last",
         "entropy, first to last",
         "gain, first to last",
@@ -86,6 +88,7 @@ def training_table(report: Mapping[str, Any]) -> Table:
                 "/".join(sorted({str(t["steps"]) for t in runs})),
                 *(f"{sum(t['spent'].get(name, 0) for t in runs):,.0f}" for name in ("evaluations", "tokens")),
                 f"{sum(t['seconds'] for t in runs) / 60:.1f}",
+                f"{sum(_sampled(t) for t in runs):,.0f}",
                 *(_first_last(runs, name) for name in ("copy_rate", "entropy", "gain")),
             )
         )
@@ -217,7 +220,11 @@ def _picture(pictures: Iterable[Path], stem: str, alt: str) -> str:
 
 
 def _json(report: Mapping[str, Any]) -> str:
-    return json.dumps(_finite(report), indent=1, ensure_ascii=True) + "\n"
+    """The report as JSON, one top-level entry a line. Searches are written column by column: a data frame takes them as they are."""
+    searches = report["searches"]
+    columns = {name: [row[name] for row in searches] for name in searches[0]} if searches else {}
+    entries = {**_finite(report), "searches": _finite(columns)}
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in entries.items()) + "\n}\n"
 
 
 def _finite(value: Any) -> Any:
@@ -240,6 +247,12 @@ def _first_last(runs: Sequence[Mapping[str, Any]], name: str) -> str:
         [sum(part) / len(part) for part in parts] for parts in ([c[:10] for c in curves], [c[-10:] for c in curves])
     )
     return f"{sum(first) / len(first):.3f} to {sum(last) / len(last):.3f}"
+
+
+def _sampled(training: Mapping[str, Any]) -> float:
+    """Tokens that the policy wrote in rollouts: mean length times rollouts, over the steps."""
+    rollouts = dict(training["curves"].get("rollouts", ()))
+    return sum(value * rollouts.get(step, 0) for step, value in training["curves"].get("length", ()))
 
 
 def _measured(row: Mapping[str, Any]) -> str:

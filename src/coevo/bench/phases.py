@@ -34,7 +34,7 @@ SEARCHES, TRAINING = "searches", "training"
 
 _CURVES = (
     *("reward_mean", "fitness", "gain", "improving", "truth", "copy_rate", "distinct_children", "entropy", "length"),
-    *("dead_groups", "unmeasured", "grad_norm", "kl", "lr", "contract_ok"),
+    *("dead_groups", "unmeasured", "grad_norm", "kl", "lr", "contract_ok", "rollouts"),
 )
 """Metrics of training that a study keeps, where the trainer has them."""
 

@@ -183,5 +183,5 @@ def _plain(difference: Difference) -> dict[str, Any]:
 
 def _row(record: SearchRecord) -> dict[str, Any]:
     row = record.to_dict()
-    del row["steps"]
-    return {**row, "gain": record.gain}
+    del row["steps"], row["wall_s"]
+    return {**row, "digest": record.digest[:16], "gain": record.gain}

@@ -80,6 +80,15 @@ def run_study(
         return sitting.go()
 
 
+def resume_study(
+    path: Path, *, minutes: float | None = None, force: bool = False, notify: Callable[[str], None] = lambda line: None
+) -> Outcome:
+    """Go on with the study at `path`, by the settings it was begun with. See `run_study`."""
+    with Run.open(path, write=False) as run:
+        config = config_of(run)
+    return run_study(config, path, minutes=minutes, force=force, notify=notify)
+
+
 @contextmanager
 def _opened(config: StudyConfig, out: Path) -> Iterator[Run]:
     data = config.model_dump(mode="json")
