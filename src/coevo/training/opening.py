@@ -228,6 +228,9 @@ def _require_same(setup: Setup, existing: bool, tasks: str, states: str, path: P
 
 def _require_honest_reward(recipe: Recipe, notify: Callable[[str], None]) -> None:
     """Refuse a reward that pays planted cheats (`coevo reward audit`), unless the recipe allows it; tell its other traps."""
+    if recipe.allow_cheats:
+        notify("reward: not audited, since allow_cheats is set")
+        return
     from coevo.training.audit import gate
 
     for warning in gate(recipe).warnings[:_TOLD]:
