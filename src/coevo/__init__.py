@@ -8,10 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "compare", "evaluate", "evolve", "load_task", "replay", "resume"]
+__all__ = [
+    "__version__",
+    "audit_reward",
+    "compare",
+    "evaluate",
+    "evolve",
+    "load_task",
+    "pretrain",
+    "replay",
+    "resume",
+    "run_study",
+    "synthesize",
+    "train",
+]
 
 if TYPE_CHECKING:
-    from coevo.api import compare, evaluate, evolve, load_task, replay, resume
+    from coevo.api import (
+        audit_reward,
+        compare,
+        evaluate,
+        evolve,
+        load_task,
+        pretrain,
+        replay,
+        resume,
+        run_study,
+        synthesize,
+        train,
+    )
 
 
 def __getattr__(name: str) -> Any:

@@ -4,15 +4,17 @@ import coevo
 task = coevo.load_task("circle_packing:n=26")
 evaluation = coevo.evaluate(task, "mine.py", split="public")
 result = coevo.evolve(task, models=["openai:gpt-5-mini"], budget="evaluations=200,usd=0.5", out="runs/first")
+data = coevo.synthesize(runs=["runs/first"], out="runs/data")
+trained = coevo.train("recipe.yaml", out="runs/policy")
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coevo.config import parse
+from coevo.config import parse, read_yaml
 from coevo.evaluation.judge import Judge
 from coevo.evaluation.types import Evaluation
 from coevo.evolution.compare import Comparison
@@ -23,10 +25,30 @@ from coevo.runs import Budget, parse_budget
 from coevo.sandbox.types import SandboxConfig
 from coevo.tasks import load_task
 from coevo.tasks.types import Split, Task
+from coevo.trajectories.synth import synthesize
+
+if TYPE_CHECKING:
+    from coevo.bench.study import Outcome
+    from coevo.training.audit import AuditReport
+    from coevo.training.result import Observer as TrainObserver
+    from coevo.training.result import TrainResult
+    from coevo.training.settings import Recipe
 
 DEFAULT_BUDGET = "evaluations=200"
 
-__all__ = ["compare", "evaluate", "evolve", "load_task", "replay", "resume"]
+__all__ = [
+    "audit_reward",
+    "compare",
+    "evaluate",
+    "evolve",
+    "load_task",
+    "pretrain",
+    "replay",
+    "resume",
+    "run_study",
+    "synthesize",
+    "train",
+]
 
 
 def evaluate(
@@ -125,3 +147,74 @@ def compare(
     setup = Setup.of(found, models=tuple(models), search=search, sandbox=sandbox, pool=pool)
     limits = parse_budget(budget) if isinstance(budget, str) else budget
     return comparing(setup, found, strategies, seeds, limits, Path(out))
+
+
+def train(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    *,
+    out: str | Path,
+    budget: Budget | str = "",
+    observer: TrainObserver | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> TrainResult:
+    """Train a policy by a recipe (an object, its data, or a YAML file) in a new run at `out`, until steps or budget end it.
+
+    A base `mini` is pre-trained at its first use. The result names the checkpoints, which are Hugging Face folders:
+    `coevo.evolve(task, models=[f"local:{result.last}"])` searches with one. Raises `ConfigError` for what cannot work, `GateBlocked` where
+    the reward pays planted cheats, `InfrastructureError` when the machine cannot measure. A run that was stopped goes on by `coevo resume`.
+    """
+    from coevo.mini.base import base_folder
+    from coevo.training.session import train as trained
+
+    found = _recipe(recipe)
+    limits = parse_budget(budget) if isinstance(budget, str) else budget
+    weights = base_folder(found.base, notify=notify) if found.trainer != "toy" else None
+    return trained(found, out, budget=limits, weights=weights, observer=observer, notify=notify)
+
+
+def audit_reward(
+    recipe: Recipe | Mapping[str, Any] | str | Path, *, tasks: Sequence[str | Task] | None = None
+) -> AuditReport:
+    """What planted cheats and honest answers would earn under a recipe's reward, by the real judge on shipped (or your) tasks."""
+    from coevo.training.audit import audit
+
+    return audit(_recipe(recipe), tasks) if tasks is not None else audit(_recipe(recipe))
+
+
+def pretrain(size: str = "mini", *, seed: int = 0, notify: Callable[[str], None] = lambda text: None) -> Path:
+    """The folder of a language model trained here from nothing (`mini`, or `tiny`); made at the first call, then found."""
+    from coevo.mini.pretrain import mini_folder
+
+    return mini_folder(size, seed=seed, notify=notify)
+
+
+def run_study(
+    study: str | Path,
+    *,
+    out: str | Path,
+    minutes: float | None = None,
+    quick: bool = False,
+    model: str | None = None,
+    seeds: int | None = None,
+    arms: Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+    notify: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Compare arms at equal budgets on held-out tasks; what `coevo bench` does (docs/bench.md). Called again, it goes on."""
+    from coevo.bench.studies import study_of
+    from coevo.bench.study import run_study as run
+
+    names = list(arms) if arms is not None else None
+    config = study_of(
+        str(study), quick=quick, model=model, data=None, seeds=seeds, arms=names, sets=list(sets), notify=notify
+    )
+    return run(config, Path(out), minutes=minutes, notify=notify)
+
+
+def _recipe(recipe: Recipe | Mapping[str, Any] | str | Path) -> Recipe:
+    from coevo.training.settings import Recipe
+
+    if isinstance(recipe, Recipe):
+        return recipe
+    data = recipe if isinstance(recipe, Mapping) else read_yaml(Path(recipe))
+    return parse(Recipe, data, where="recipe" if isinstance(recipe, Mapping) else str(recipe))

@@ -88,6 +88,28 @@ def bench(
         raise typer.Exit(outcome.exit_code)
 
 
+def resume(path: Path, *, json: bool) -> None:
+    """Go on with a study by the settings it was begun with; what `coevo resume` does for it."""
+    from coevo.bench.page import write
+    from coevo.bench.report import report_of
+    from coevo.bench.study import resume_study
+    from coevo.runs import Run
+
+    outcome = resume_study(path, notify=lambda line: print(line, file=sys.stderr, flush=True))
+    with Run.open(path, write=False) as run:
+        report = report_of(run)
+        command = f"coevo resume {shlex.quote(str(path))}"
+        page = write(report, run.artifacts, command=command)[1]
+    facts = {"study": report["name"], "ended": outcome.ended.value, "page": str(page), "folder": str(path)}
+    if json:
+        output.print_json({**report, **facts})
+    else:
+        show(report)
+        output.print_facts(facts)
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
 def announce(config: StudyConfig, folder: Path) -> None:
     """What will be compared, before anything runs."""
     from coevo.bench.plan import arms_table, plan

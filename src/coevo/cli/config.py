@@ -11,7 +11,9 @@ from coevo.cli import output
 
 
 def config(
-    what: Annotated[str, typer.Argument(help="search, task, budget, model, sandbox, or a run folder.")] = "search",
+    what: Annotated[
+        str, typer.Argument(help="search, recipe, synth, task, budget, model, sandbox, or a run folder.")
+    ] = "search",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Settings, their defaults and what they mean; of a run folder, the config it was made with."""
@@ -29,7 +31,11 @@ def config(
     from coevo.sandbox.types import SandboxConfig
     from coevo.tasks.types import TaskConfig
 
-    kinds = {"search": SearchConfig, "task": TaskConfig, "budget": Budget, "model": ModelSpec, "sandbox": SandboxConfig}
+    from coevo.training.settings import Recipe
+    from coevo.trajectories.settings import SynthConfig
+
+    kinds: dict[str, Any] = {"search": SearchConfig, "recipe": Recipe, "synth": SynthConfig, "task": TaskConfig}
+    kinds |= {"budget": Budget, "model": ModelSpec, "sandbox": SandboxConfig}
     cls = pick(what, kinds, kind="config (or run folder)")
     rows = list(_fields(cls, ""))
     if json:

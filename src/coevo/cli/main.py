@@ -12,11 +12,27 @@ from typing import Annotated
 
 import typer
 
-from coevo.cli import config, demo, doctor, evaluate, evolve, export, replay, resume, status, tasks
+from coevo.cli import (
+    bench,
+    config,
+    demo,
+    doctor,
+    evaluate,
+    evolve,
+    export,
+    mini,
+    replay,
+    resume,
+    reward,
+    status,
+    synth,
+    tasks,
+    train,
+)
 
 app = typer.Typer(
     name="coevo",
-    help="Make programs better by evolution, under a judge that the programs cannot reach.",
+    help="Evolve programs, and train the models that improve them, under a judge that neither can reach.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,6 +60,11 @@ def _root(
 app.command("demo")(demo.demo)
 app.command("evolve")(evolve.evolve)
 app.command("evaluate")(evaluate.evaluate)
+app.command("synth")(synth.synth)
+app.command("train")(train.train)
+app.command("bench")(bench.bench)
+app.add_typer(reward.app, name="reward")
+app.add_typer(mini.app, name="mini")
 app.add_typer(tasks.app, name="tasks")
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)

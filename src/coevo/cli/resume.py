@@ -32,6 +32,11 @@ def resume(
 
         synthesize_on(run, budget=limits, pool=f"local:{workers}" if workers else None, json=json)
         return
+    if kind == "bench":
+        from coevo.cli.bench import resume as bench_on
+
+        bench_on(run, json=json)
+        return
     with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
         if not json:
             done = session.run.counts()["programs"]

@@ -195,13 +195,15 @@ def _train(
     data: Mapping[str, Any], where: str, out: Path, limits: Budget, *, json: bool, say: Callable[[str], None]
 ) -> None:
     from coevo.config import parse
+    from coevo.mini.base import base_folder
+    from coevo.training.opening import ENGINE_TRAINERS
     from coevo.training.session import begin, train
     from coevo.training.settings import Recipe
 
     recipe = parse(Recipe, data, where=where)
-    weights = _weights(recipe, say)
-    say(f"{recipe.trainer}: {recipe.base} -> {out}")
-    if recipe.trainer != "grpo":
+    weights = base_folder(recipe.base, notify=say) if recipe.trainer != "toy" else None
+    say(f"{recipe.trainer}: {recipe.base if recipe.trainer != 'toy' else 'a table of numbers'} -> {out}")
+    if recipe.trainer not in ENGINE_TRAINERS:
         with watching(quiet=json) as observer:
             result = train(recipe, out, budget=limits, weights=weights, observer=observer, notify=say)
         finish(out, result, json=json)
@@ -239,16 +241,6 @@ def _branch(
         with watching(quiet=json) as observer:
             result = session.go(observer)
     finish(out, result, json=json)
-
-
-def _weights(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
-    """The folder of base `mini` (or `mini:SIZE`), pre-trained at its first use; None for any other base."""
-    name, _, size = recipe.base.partition(":")
-    if name != "mini":
-        return None
-    from coevo.mini.pretrain import mini_folder
-
-    return mini_folder(size or "mini", notify=say)
 
 
 def _say(text: str) -> None:
