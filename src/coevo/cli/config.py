@@ -30,7 +30,6 @@ def config(
     from coevo.runs import Budget
     from coevo.sandbox.types import SandboxConfig
     from coevo.tasks.types import TaskConfig
-
     from coevo.training.settings import Recipe
     from coevo.trajectories.settings import SynthConfig
 

@@ -17,7 +17,6 @@ from coevo.cli import output
 if TYPE_CHECKING:
     from coevo.runs import Budget
     from coevo.training.result import Observer, TrainProgress, TrainResult
-    from coevo.training.settings import Recipe
 
 LINE_EVERY_S = 10.0
 """Where output is no terminal: a line at most so often (evaluations and the last step always have one)."""
