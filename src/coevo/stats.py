@@ -171,10 +171,8 @@ def crossed_bootstrap(
     estimate = float(filled.sum() / known.sum())
     if max(data.shape[0] * rows, data.shape[1] * columns) <= 1:
         return Interval(estimate, math.nan, math.nan), math.nan
-    rng = np.random.Generator(np.random.Philox(seed))
-    row_weights, column_weights = (
-        _multiplicities(rng, n, resamples) if drawn else np.ones((resamples, n))
-        for n, drawn in zip(data.shape, (rows, columns), strict=True)
+    row_weights, column_weights = crossed_weights(
+        data.shape, seed=seed, resamples=resamples, rows=rows, columns=columns
     )
     cells = ((row_weights @ known) * column_weights).sum(axis=1)
     sums = ((row_weights @ filled) * column_weights).sum(axis=1)
@@ -184,6 +182,18 @@ def crossed_bootstrap(
     below, above = int((means <= 0).sum()), int((means >= 0).sum())
     p = min(1.0, 2 * (1 + min(below, above)) / (1 + len(means)))
     return Interval(estimate, float(low), float(high)), p
+
+
+def crossed_weights(
+    shape: tuple[int, int], *, seed: int, resamples: int, rows: bool = True, columns: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """How often `crossed_bootstrap` draws each row and each column: (resamples, rows) and (resamples, columns)."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    first, second = (
+        _multiplicities(rng, n, resamples) if drawn else np.ones((resamples, n))
+        for n, drawn in zip(shape, (rows, columns), strict=True)
+    )
+    return first, second
 
 
 def _multiplicities(rng: np.random.Generator, n: int, resamples: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import pytest
 
 from coevo.bench.comparing import band, compare, corrected, detectable
 from coevo.bench.types import SearchRecord
+from coevo.stats import crossed_bootstrap
 from coevo.streams import array_stream, stream
 from tests.bench.made import record
 
@@ -96,3 +97,16 @@ def test_bands_hold_their_curve() -> None:
     assert drawn is not None and drawn.points == pytest.approx((0.1, 0.2 + 0.01 * 14.5))
     assert all(low <= point <= high for low, point, high in zip(drawn.low, drawn.points, drawn.high, strict=True))
     assert band({}, seed=0) is None
+
+
+def test_a_band_is_the_interval_at_each_point() -> None:
+    table = {
+        (s, t): [stream(0, s, t, k).random() for k in range(3)] for s in range(3) for t in TASKS if (s, t) != (1, "t4")
+    }
+    drawn = band(table, seed=5, resamples=800)
+    assert drawn is not None
+    for k in range(3):
+        cells = [[table[s, t][k] if (s, t) in table else math.nan for t in sorted(TASKS)] for s in range(3)]
+        assert (drawn.points[k], drawn.low[k], drawn.high[k]) == pytest.approx(
+            crossed_bootstrap(cells, seed=5, resamples=800)[0]
+        )
