@@ -151,13 +151,15 @@ def _task_refs(synthesis: Synthesis) -> list[str]:
 
 def _lines() -> Progress:
     """A line when something new begins, and now and then while it goes on."""
-    said: dict[str, Any] = {"what": "", "at": 0.0}
+    said: tuple[str, int, float] = ("", 0, 0.0)
 
     def progress(what: str, done: int, total: int) -> None:
+        nonlocal said
         now = time.monotonic()
-        if what == said["what"] and now - said["at"] < LINE_EVERY_S:
+        quiet_s = LINE_EVERY_S if done != said[1] else 6 * LINE_EVERY_S
+        if what == said[0] and now - said[2] < quiet_s:
             return
-        said.update(what=what, at=now)
+        said = (what, done, now)
         print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", flush=True)
 
     return progress
