@@ -45,8 +45,9 @@ def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _curves(report: Mapping[str, Any]) -> Any:
-    """Above: the curves. Below: each less the untrained search's, paired by task and seed, with its band."""
+    """Above: the curves. Below: each less the untrained search's, paired by task and seed; bands for the arms of primary comparisons."""
     splits = list(report["curves"])
+    named = {name for arm, other, _ in report["primary"] for name in (arm, other)} or {r["arm"] for r in report["arms"]}
     paired = any(drawn["difference"] for curves in report["curves"].values() for drawn in curves.values())
     figure, panels = _panels(len(splits), width=5.2, rows=2 if paired else 1)
     for column, split in enumerate(splits):
@@ -58,14 +59,15 @@ def _curves(report: Mapping[str, Any]) -> Any:
             axes.plot(xs, drawn["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.4, label=arm)
             if difference := drawn["difference"]:
                 below = panels[len(splits) + column]
-                below.fill_between(xs, difference["low"], difference["high"], color=colour, alpha=0.1, lw=0)
+                if arm in named:
+                    below.fill_between(xs, difference["low"], difference["high"], color=colour, alpha=0.13, lw=0)
                 below.plot(xs, difference["points"], line, color=colour, lw=2.2 if arm == "evolve_search" else 1.4)
         title = ", ".join(filter(None, (f"{split}: {suite.get('tasks', '?')} tasks", kind)))
         _dress(axes, title, "" if paired else "evaluations (k)", "best public fitness so far")
         if paired:
             panels[len(splits) + column].axhline(0, color=INK, lw=0.8)
             _dress(panels[len(splits) + column], "", "evaluations (k)", "less the untrained search's")
-    panels[len(splits) - 1].legend(fontsize=8, frameon=False, loc="lower right")
+    _legend(figure, panels[0])
     seeds = report["seeds"]
     _head(figure, f"evolve@k, mean over tasks and {seeds} seed{'s' if seeds > 1 else ''}; bands: 95 % over both")
     return figure
@@ -86,7 +88,7 @@ def _collapse(report: Mapping[str, Any]) -> Any:
             axes.plot(steps, [sum(r) / len(r) for r in rows], line, color=colour, lw=1.6, label=arm)
         _dress(axes, label, "step of training", "")
         axes.set_ylim(bottom=0)
-    panels[0].legend(fontsize=8, frameon=False)
+    _legend(figure, panels[0])
     _head(figure, "what training does to the policy (running mean of ten steps; shaded: all seeds)")
     return figure
 
@@ -130,6 +132,12 @@ def _panels(count: int, *, width: float, rows: int = 1) -> tuple[Any, list[Any]]
 
     figure = Figure(figsize=(width * count, 4.0 * rows if rows == 1 else 3.4 * rows), dpi=140, layout="constrained")
     return figure, list(figure.subplots(rows, count, squeeze=False).flat)
+
+
+def _legend(figure: Any, panel: Any) -> None:
+    """One for all panels, below them: inside, nine lines would hide the curves."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)), fontsize=8, frameon=False)
 
 
 def _head(figure: Any, text: str) -> None:
