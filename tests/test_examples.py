@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -15,6 +17,19 @@ def test_evolve_loop_finds_something_better() -> None:
     facts = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-3:])
     assert float(facts["best"]) >= float(facts["start"]) > 0
     assert int(facts["programs judged"]) > 30
+
+
+def test_meta_loop_trains_on_its_own_searches() -> None:
+    pytest.importorskip("torch", reason="the meta loop needs torch (extra train)")
+    sizes = ["--size", "tiny", "--tasks", "4", "--steps", "4"]
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "meta_loop.py", *sizes], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    facts = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-3:])
+    assert 0 <= float(facts["before"]) <= 1 and 0 <= float(facts["after"]) <= 1
+    assert int(facts["programs judged"]) > 100
+    assert "states from 4 searches" in done.stdout and "step 4: mean gain" in done.stdout
 
 
 def test_teaching_files_can_be_held_in_the_head() -> None:
