@@ -76,16 +76,16 @@ def judged(judge: Judge, state: dict, text: str, tokens: int, recipe: Recipe) ->
     return seen, (hidden.fitness if hidden else 0.0)
 
 
-def loss_of(model, prompt: list[int], replies: list[list[int]], weights: list[float], temperature: float):
-    """REINFORCE: -(sum of advantage * log-probability) over all sampled tokens, divided by their number. Also the entropy."""
-    total = entropy = torch.zeros(())
-    for reply, weight in zip(replies, weights, strict=True):
-        logits = model(torch.tensor([prompt + reply])).logits[0, len(prompt) - 1 : -1] / temperature
-        logs = torch.log_softmax(logits.float(), dim=-1)
-        total = total - weight * logs[range(len(reply)), reply].sum()
-        entropy = entropy - (logs.exp() * logs).sum(-1).detach().sum()
-    count = sum(map(len, replies))
-    return total / count, float(entropy) / count
+def loss_of(
+    model, prompt: list[int], replies: list[list[int]], weights: list[float], temperature: float
+) -> torch.Tensor:
+    """REINFORCE: -(sum of advantage * log-probability) over all sampled tokens, divided by their number."""
+    longest = max(map(len, replies))
+    rows = torch.tensor([prompt + reply + [0] * (longest - len(reply)) for reply in replies])
+    logits = model(rows).logits[:, len(prompt) - 1 : -1] / temperature
+    logs = torch.log_softmax(logits, dim=-1).gather(2, rows[:, len(prompt) :, None])[:, :, 0]
+    sampled = torch.arange(longest)[None, :] < torch.tensor([len(reply) for reply in replies])[:, None]
+    return -(torch.tensor(weights)[:, None] * logs * sampled).sum() / sampled.sum()
 
 
 def main() -> None:
@@ -95,6 +95,7 @@ def main() -> None:
         sys.exit("this trainer needs start states: name tasks in states.tasks")
     states = [json.loads(line) for line in Path(told["states"]).read_text().splitlines()]
     torch.manual_seed(told["seed"])
+    torch.set_num_threads(recipe.engine.threads or torch.get_num_threads())
     model = AutoModelForCausalLM.from_pretrained(told["weights"], dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(told["weights"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.lr, weight_decay=0.0)
@@ -113,34 +114,25 @@ def main() -> None:
                 scored = iter(reward([seen for seen, _ in results if seen]))
                 scored = [next(scored) if seen else Scored(None, reason="could not be judged") for seen, _ in results]
                 found = [row[0] for row in advantages([[one.reward] for one in scored], recipe.advantage)]
-                loss, entropy = loss_of(model, prompt, replies, [a or 0.0 for a in found], recipe.episode.temperature)
+                loss = loss_of(model, prompt, replies, [a or 0.0 for a in found], recipe.episode.temperature)
                 (loss / recipe.groups).backward()
                 for i, ((seen, truth), one) in enumerate(zip(results, scored, strict=True)):
-                    row = {
-                        "schema": 1,
-                        "run": told["run"],
+                    where = {
                         "step": step,
                         "split": "train",
                         "task": state["task"],
                         "group": f"{step}.{group}",
                         "sample": i,
-                        "response": texts[i],
-                        "tokens": len(replies[i]),
+                    }
+                    what = {
                         "reward": one.reward,
                         "parts": dict(one.parts),
                         "unmeasured_reason": one.reason,
                         "truth": truth,
-                        "advantage": found[i],
-                        "entropy_mean": entropy,
-                        "kept": found[i] is not None,
                     }
-                    if seen:
-                        row |= {
-                            "fitness": seen.fitness,
-                            "parent_fitness": seen.parent_fitness,
-                            "contract_ok": seen.contract_ok,
-                        }
-                    evidence.write(json.dumps(row) + "\n")
+                    more = {"response": texts[i], "tokens": len(replies[i]), "advantage": found[i]}
+                    seen_as = {"fitness": seen.fitness, "parent_fitness": seen.parent_fitness} if seen else {}
+                    evidence.write(json.dumps({**where, **what, **more, **seen_as}) + "\n")
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.optim.max_grad_norm or float("inf"))
             optimizer.step()
             optimizer.zero_grad()

@@ -66,7 +66,8 @@ def test_the_copy_trap_is_told_with_its_break_even_rate():
     assert rate is not None and 0.8 < rate < 1
     assert any("copy trap" in warning and f"{rate:.0%}" in warning for warning in trapped.warnings)
     copy, gain, failure = (found(trapped, name) for name in ("parent handed back", "honest gain", "honest failure"))
-    assert failure.advantage < 0 < copy.advantage < gain.advantage
+    advantages = [f.advantage or 0.0 for f in (failure, copy, gain)]
+    assert advantages[0] < 0 < advantages[1] < advantages[2]
     assert [balance.break_even for balance in free.balances] == [0.0, 0.0]
     assert not any("copy trap" in warning for warning in free.warnings)
     assert [b.break_even for b in gate(recipe({"search_gain": 1.0})).balances] == [0.0, 0.0]
@@ -172,8 +173,9 @@ def test_cheats_judged_now_end_as_the_recorded_ones_did(measured):
         for plant in case.plants:
             if plant.role is Role.CHEAT and plant.public.fitness is not None:
                 assert plant.public.fitness <= plant.public.parent_fitness, plant.name
-        gain, failure = case.of(Role.GAIN), case.of(Role.FAILURE)
-        assert gain.public.fitness > gain.public.parent_fitness > failure.public.fitness
+        gain, failure = (case.of(role).public for role in (Role.GAIN, Role.FAILURE))
+        assert gain.fitness is not None and failure.fitness is not None
+        assert gain.fitness > gain.parent_fitness > failure.fitness
         assert case.noise == 0
 
 

@@ -154,7 +154,7 @@ def test_every_rollout_is_evidence_of_schema_1(honest):
 
 def test_the_copy_trap_of_the_floor(tmp_path, honest):
     """MetaEvolve's -1 for a regression teaches to hand the parent back; a search with that policy is worse than untrained."""
-    result = trained(tmp_path / "run", "reward.parts={metaevolve: 1}", steps=150)
+    result = trained(tmp_path / "run", "reward.parts={metaevolve: 1}", "lr=2e-5", steps=80)
     assert result.metrics["copy_rate_last"] > 0.6
     assert result.metrics["ability_8_last"] < result.metrics["ability_8_first"]
     assert honest[1].metrics["copy_rate_last"] < 0.1
@@ -166,7 +166,7 @@ def test_the_copy_trap_of_the_floor(tmp_path, honest):
     ids=["leaky tests", "shaped reward"],
 )
 def test_a_hack_raises_the_reward_and_ruins_the_truth(tmp_path, fault, rate):
-    result = trained(tmp_path / "run", fault)
+    result = trained(tmp_path / "run", fault, steps=80)
     metrics = result.metrics
     assert metrics["reward_mean_last"] > metrics["reward_mean_first"] + 0.2
     assert metrics["ability_last"] < metrics["ability_first"]
@@ -184,7 +184,7 @@ def test_rewards_of_one_level_teach_nothing(tmp_path):
 
 
 def test_a_rate_too_high_collapses_and_one_too_low_stays(tmp_path, honest):
-    high, low = trained(tmp_path / "high", "lr=1e-3"), trained(tmp_path / "low", "lr=1e-7")
+    high, low = trained(tmp_path / "high", "lr=1e-3", steps=60), trained(tmp_path / "low", "lr=1e-7", steps=40)
     good = honest[1].metrics
     assert high.metrics["entropy_last"] < 0.05 and high.metrics["ability_8_last"] < good["ability_8_last"]
     assert abs(low.metrics["ability_last"] - low.metrics["ability_first"]) < 0.01
