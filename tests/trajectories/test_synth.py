@@ -180,7 +180,7 @@ def test_a_spent_budget_gives_less_and_can_be_raised(tmp_path: Path) -> None:
     assert (tmp_path / "part" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-@pytest.mark.parametrize("budget", [Budget(tokens=3000), Budget(usd=0.003)])
+@pytest.mark.parametrize("budget", [Budget(tokens=3000), Budget(usd=0.003), Budget(proposals=9)])
 def test_other_bounds_hold(tmp_path: Path, budget: Budget) -> None:
     tasks = make_tasks(tmp_path / "tasks", ("add", "mul"))
     model = script(tmp_path) + ",price_in=1,price_out=1"

@@ -19,7 +19,7 @@ _COLUMNS = (
     ("source", "`synth`: independent samples arranged as a history; `search`: the lineage of a recorded search"),
     ("style", "how `prompt` asks for the next program: rewrite, diff, crossover"),
     ("depth", "steps from the start program in its lineage (0 for samples)"),
-    ("headroom", "best known fitness of the task less the current one; never in the prompt"),
+    ("headroom", "best known fitness of the task (see Sources) less the current one; never in the prompt"),
     ("prompt", "the conversation up to the answer, as TRL's prompt-only format has it"),
     ("program, main, files", "the current program: hash of its normal form, main file, source texts"),
     ("fitness, correctness, efficiency, speedup, score, feedback", "how it did on public tests"),
@@ -110,6 +110,8 @@ def _origin(manifest: Mapping[str, Any]) -> str:
         lines.append(
             f"\nSeed {manifest['seed']}: of samples, evaluations (the row's `seed`), histories, splits and order."
         )
+    if "headroom" in manifest:
+        lines.append(f"\nHeadroom is measured from the {manifest['headroom']}.")
     if "settings" in manifest:
         text = yaml.safe_dump(manifest["settings"], sort_keys=False, width=120)
         lines.append(f"\nSettings:\n\n```yaml\n{text}```")

@@ -198,6 +198,7 @@ class Sampler:
         asked: dict[str, float] = {"evaluations": 1}
         request, model, refused = None, "", plan.rejection
         if plan.ask is not None:
+            asked["proposals"] = 1
             try:
                 model, request, cost = self._request(plan)
                 asked |= cost
@@ -350,6 +351,8 @@ class Sampler:
         evaluation = item.judging.evaluation if item.judging else None
         row: dict[str, Any] = {"task": plan.task, "number": plan.number, "origin": item.origin}
         charged = dict.fromkeys(item.asked, 0.0)
+        if "proposals" in charged:
+            charged["proposals"] = 1
         if completion is not None:
             charged |= {
                 "tokens": completion.prompt_tokens + completion.completion_tokens,

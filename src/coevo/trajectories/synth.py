@@ -227,7 +227,10 @@ class Synthesis:
             "seed": settings.seed,
             "counts": counts,
             "sources": self._sources(),
-            "headroom": "best known fitness: of the reference, by definition, or the best observed, whichever is higher",
+            "headroom": (
+                "best known fitness: by definition, of the reference or the best published score; or the best observed, "
+                "whichever is higher"
+            ),
             "contamination": {"rule": rule, "against": list(self.setup.against), "removed": chosen.removed},
             "settings": settings.model_dump(mode="json"),
             "tasks": [
