@@ -27,7 +27,7 @@ from coevo.runs.jsontext import dumps
 from coevo.streams import stream_seed
 from coevo.tasks.sets import task_ref
 from coevo.tasks.types import Task
-from coevo.training.settings import Recipe
+from coevo.training.settings import Recipe, StatesConfig
 
 SEARCHES, TRAINING = "searches", "training"
 """Folders of a study."""
@@ -132,6 +132,9 @@ def recipe_for(bench: Bench, unit: Unit) -> Recipe:
         records = bench.results[Unit("states", "search", unit.seed, TRAIN).key]["records"]
         runs = [str((bench.folder / SEARCHES / row["run"]).resolve()) for row in records]
     steps = config.recipe.steps
+    own = config.recipe.states.search
+    if own == StatesConfig().search:  # Not set: the policy's own searches are those that it will be judged by.
+        own = config.search.model_copy(update={"steps": config.states.evaluations - 1, "verify": False})
     return recipe_of(
         config,
         unit.arm,
@@ -140,6 +143,7 @@ def recipe_for(bench: Bench, unit: Unit) -> Recipe:
             "seed": stream_seed(config.seed, "train", unit.seed) >> 2,
             "states.tasks": [task_ref(task) for task in tasks],
             "states.runs": runs,
+            "states.search": own.model_dump(mode="json"),
             "episode.max_tokens": spec.max_tokens,
             "episode.temperature": spec.temperature,
             "checkpoint_every": max(1, -(-steps // config.select)),

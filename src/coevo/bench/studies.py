@@ -22,6 +22,7 @@ _FUNCTIONS = (
     "longest_balanced",
     "matrix_chain",
 )
+_SEARCH: dict[str, Any] = {"batch": 4, "islands": 1, "population": 64, "migrate_every": 0, "stall": None}
 _OPEN = ("heilbronn_triangle", "circle_packing", "difference_basis")
 _PILOT = ("palindromes", "string_period", "two_sum_pairs")
 
@@ -46,6 +47,15 @@ def meta(*, quick: bool) -> dict[str, Any]:
             "validation": [f"mini:validation:{sizes['validation']}"],
             "test": {"id": [f"mini:test:{sizes['id']}"], "ood": [f"mini:unseen:{sizes['ood']}"]},
             "ngram": None,
+        },
+        # The prompt as the mini model was pre-trained on it: one earlier attempt, no other programs.
+        "search": {
+            **_SEARCH,
+            "inspirations": 0,
+            "history": 1,
+            "repair": 0.0,
+            "target": 1.0,
+            "proposers": {"rewrite": 1.0},
         },
         "evaluations": 13 if quick else 33,
         "tokens": 4000 if quick else 8000,
@@ -83,14 +93,7 @@ def real(*, quick: bool, data: Path, notify: Say) -> dict[str, Any]:
             "limit": {"train": 8 if quick else 48, "ood": 4 if quick else 24},
             "overlap": "drop",
         },
-        "search": {
-            "batch": 4,
-            "islands": 1,
-            "population": 64,
-            "migrate_every": 0,
-            "proposers": {"rewrite": 1.0},
-            "stall": None,
-        },
+        "search": {**_SEARCH, "proposers": {"rewrite": 1.0}},
         "evaluations": 5 if quick else 9,
         "proposals": 4 if quick else 8,
         "recipe": {
@@ -118,14 +121,7 @@ def library(*, quick: bool, model: str) -> dict[str, Any]:
         "seeds": 1 if quick else 2,
         "arms": ["best_of_n", "self_refine", "search"],
         "suite": {"name": "library", "validation": list(_PILOT[: 2 if quick else None]), "test": tests, "unseen": []},
-        "search": {
-            "batch": 4,
-            "islands": 1,
-            "population": 64,
-            "migrate_every": 0,
-            "stall": None,
-            "proposers": {"rewrite": 1.0, "diff": 1.0},
-        },
+        "search": {**_SEARCH, "proposers": {"rewrite": 1.0, "diff": 1.0}},
         "evaluations": 9 if quick else 25,
         "proposals": 12 if quick else 32,
         "select": 1,
