@@ -183,7 +183,8 @@ def test_verifiers_by_the_real_library(states, tasks, tmp_path, loaded):
     if hasattr(sys.modules["verifiers"], "SingleTurnEnv"):
         environment = module.load_environment()
         assert len(environment.get_dataset()) == len(states)
-        (reward,) = [f for f in environment.rubric.funcs if f.__name__ == "coevo"]
+        rubrics = getattr(environment.rubric, "rubrics", [environment.rubric])
+        (reward,) = [f for rubric in rubrics for f in rubric.funcs if f.__name__ == "coevo"]
         for row, group in zip(environment.get_dataset(), expected, strict=True):
             for reply, value in zip(REPLIES, group, strict=True):
                 completion = [{"role": "assistant", "content": reply}]
