@@ -10,6 +10,8 @@ import numpy as np
 
 from coevo.engines import heads
 from coevo.engines.packing import Item, Micro, Pack, arrange
+from coevo.models import shared
+from coevo.models.sampler import Prompt, sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +32,7 @@ class Network:
         self.plain_head = self._has_plain_head()
         self.pack_note = "off" if not pack else self._why_no_packs()
         self.pair_cost = pair_cost(lm)
+        self.shares = pack and self._can_share()
 
     @property
     def packs(self) -> bool:
@@ -123,10 +126,36 @@ class Network:
                 got, expected = self.stats(together)[0], self.stats(apart)[0]
             except Exception as e:
                 return f"off: the model refused one ({type(e).__name__})"
-        coarse = self.compute != torch.float32 or self.lm.dtype != torch.float32
-        if not torch.allclose(got, expected, rtol=0, atol=0.1 if coarse else 1e-3):
+        if not torch.allclose(got, expected, rtol=0, atol=self._tolerance()):
             return f"off: log-probabilities differ by {(got - expected).abs().max():.2g}"
         return ""
+
+    def _can_share(self) -> bool:
+        """Whether decoding with shared prompts gives what decoding without gives."""
+        if not shared.supports(self.lm):
+            return False
+        heads_ = [tuple(row) for row in self._probe_ids(2, 5).tolist()]
+        prompts = [
+            Prompt(heads_[0], 2, seed=1),
+            Prompt(heads_[0], 3, seed=2),
+            *(Prompt(heads_[1], 3, seed=i) for i in (3, 4, 5)),
+        ]
+        with self.autocast():
+            try:
+                told = [sample(self.lm, prompts, ends=(), decode=str, share=share) for share in (False, True)]
+            except (RuntimeError, TypeError, AttributeError, ValueError):
+                return False
+        tolerance = self._tolerance()
+        return all(
+            a.token_ids == b.token_ids and np.allclose(a.logprobs, b.logprobs, rtol=0, atol=tolerance)
+            for a, b in zip(*told, strict=True)
+        )
+
+    def _tolerance(self) -> float:
+        """Of log-probabilities that should be equal but for the order of sums."""
+        import torch
+
+        return 1e-3 if self.compute == self.lm.dtype == torch.float32 else 0.1
 
     def _probe_ids(self, rows: int, columns: int) -> Tensor:
         import torch

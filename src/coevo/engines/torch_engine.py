@@ -104,6 +104,7 @@ class TorchEngine:
                 "torch": torch.__version__,
                 "transformers": transformers.__version__,
                 "packs": network.pack_note or "on",
+                "shared_prompts": "on" if network.shares else "off",
                 "head": "fused" if network.plain_head else "the model's own",
                 "weights": f"{sum(p.numel() for p in self._lm.parameters()):,}",
                 "trained": f"{sum(p.numel() for p in self._lm.parameters() if p.requires_grad):,}",
@@ -299,7 +300,12 @@ class TorchEngine:
         try:
             with self._network.autocast():
                 sample(
-                    self._lm, [prompts[i] for i in part], ends=self._codec.ends, decode=self._codec.decode, each=ended
+                    self._lm,
+                    [prompts[i] for i in part],
+                    ends=self._codec.ends,
+                    decode=self._codec.decode,
+                    each=ended,
+                    share=self._network.shares,
                 )
             return
         except RuntimeError as e:

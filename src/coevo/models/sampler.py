@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from coevo.models import shared
 from coevo.models.types import StopReason
 
 if TYPE_CHECKING:
@@ -75,12 +76,14 @@ def sample(
     decode: Callable[[list[int]], str],
     cancelled: Callable[[], bool] = lambda: False,
     each: Callable[[int, Sampled], None] | None = None,
+    share: bool = False,
 ) -> list[Sampled]:
     """Continue all prompts together, each until an end token, a stop string, or `max_new` tokens (at least 1).
 
     `model` is a causal language model of transformers in eval mode; `decode` turns token ids into text. `cancelled` is asked
-    before each token; `each(index, sampled)` is called as soon as that one has ended. Raises `ValueError` for logits that are not
-    numbers, `Cancelled`, and what torch raises for lack of memory.
+    before each token; `each(index, sampled)` is called as soon as that one has ended. `share` keeps the cache of equal prompts once
+    while decoding (see `shared`), for models that support it. Raises `ValueError` for logits that are not numbers, `Cancelled`, and
+    what torch raises for lack of memory.
     """
     import torch
 
@@ -88,7 +91,7 @@ def sample(
         return []
     rows = [_Row(index, prompt, _uniforms(prompt)) for index, prompt in enumerate(prompts)]
     with torch.inference_mode():
-        batch = _Batch(model, [prompt.ids for prompt in prompts])
+        batch = _Batch(model, [prompt.ids for prompt in prompts], share=share)
         active, logits = list(rows), batch.prefill()
         while True:
             if cancelled():
@@ -182,7 +185,7 @@ def _ended(row: _Row, token: int, ends: Collection[int], decode: Callable[[list[
 class _Batch:
     """The model's state for the rows that are still sampled."""
 
-    def __init__(self, model: Any, prompts: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, model: Any, prompts: Sequence[tuple[int, ...]], *, share: bool) -> None:
         import torch
 
         self._model = model
@@ -190,6 +193,8 @@ class _Batch:
         self._shared = min(_common(prompts), min(map(len, prompts)) - 1)
         unique = {ids: i for i, ids in enumerate(dict.fromkeys(prompts))}
         self._rows = [unique[ids] for ids in prompts]
+        self._share = share and len(prompts) >= shared.LEAST * len(unique)
+        self._groups: shared.Groups | None = None
         rest = [ids[self._shared :] for ids in unique]
         width = max(map(len, rest))
         self._prefix = torch.tensor([prompts[0][: self._shared]], dtype=torch.long, device=self._device)
@@ -198,8 +203,8 @@ class _Batch:
         )
         pads = torch.tensor([width - len(ids) for ids in rest], device=self._device)[:, None]
         present = torch.arange(width, device=self._device)[None, :] >= pads
-        shared = torch.ones(len(rest), self._shared, dtype=torch.long, device=self._device)
-        self._mask = torch.cat([shared, present.long()], dim=1)
+        prefix = torch.ones(len(rest), self._shared, dtype=torch.long, device=self._device)
+        self._mask = torch.cat([prefix, present.long()], dim=1)
         self._positions = (self._mask.cumsum(dim=1) - 1).clamp(min=0)
         self._cache = _growing_cache(model.config)
         parameters = inspect.signature(model.forward).parameters
@@ -219,18 +224,32 @@ class _Batch:
             logits = self._forward(self._rest[:, part], self._mask[:, : columns.stop], self._positions[:, columns])
         assert logits is not None
         self._positions = self._positions[:, -1:]
-        if self._rows == list(range(len(self._rest))):
-            return logits
-        self.keep(self._rows)
+        if self._share:
+            self._part()
+        elif self._rows != list(range(len(self._rest))):
+            self.keep(self._rows)
         return logits[self._rows]
+
+    def _part(self) -> None:
+        """From here on the prompts' cache and that of each row's own tokens are apart."""
+        import torch
+
+        self._groups = groups = shared.Groups(self._rows, self._device)
+        self._cache.layers = [shared.SharedLayer(layer.keys, layer.values, groups) for layer in self._cache.layers]
+        floor = torch.finfo(self._model.dtype).min
+        self._mask = (1.0 - self._mask.to(self._model.dtype)).mul_(floor)[:, None, None, :]
+        self._positions = self._positions[self._rows]
 
     def step(self, tokens: Sequence[int]) -> torch.Tensor:
         """Add one token a row; logits (rows, vocabulary) of the next."""
         import torch
 
         ids = torch.tensor(tokens, dtype=torch.long, device=self._device)[:, None]
-        self._mask = torch.cat([self._mask, torch.ones_like(ids)], dim=1)
         self._positions = self._positions + 1
+        if self._groups is not None:
+            with shared.attending(self._model):
+                return self._forward(ids, self._mask, self._positions)
+        self._mask = torch.cat([self._mask, torch.ones_like(ids)], dim=1)
         return self._forward(ids, self._mask, self._positions)
 
     def keep(self, rows: list[int]) -> None:
@@ -238,9 +257,17 @@ class _Batch:
         import torch
 
         index = torch.tensor(rows, device=self._device)
-        self._cache.batch_select_indices(index)
-        self._mask = self._mask[index]
         self._positions = self._positions[index]
+        if self._groups is None:
+            self._cache.batch_select_indices(index)
+            self._mask = self._mask[index]
+            return
+        before, (self._groups, left) = self._groups, self._groups.keep(rows)
+        prompts = torch.tensor(left, device=self._device) if len(left) < before.count else None
+        for layer in self._cache.layers:
+            layer.keep(index, prompts, self._groups)
+        if prompts is not None:
+            self._mask = self._mask[prompts]
 
     def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         output = self._model(
