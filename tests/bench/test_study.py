@@ -67,6 +67,10 @@ def test_the_report_holds_every_number_with_its_search(finished: tuple[Path, lis
         assert all(s["evaluations"] <= 5 and len(s["digest"]) == 16 for s in mine)
         curve = report["curves"][split][arm]["points"]
         assert len(curve) == 5 and list(curve) == sorted(curve)
+    families = {row["family"]: row for row in report["families"]["ood"]}
+    assert sum(row["tasks"] for row in families.values()) == 4 and len(families) > 1
+    weighed = sum(row["tasks"] * row["fitness"]["search"] for row in families.values()) / 4
+    assert weighed == pytest.approx(rows["ood", "search"]["fitness"])
     assert all(d["other"] == "search" and not d["primary"] for d in report["differences"])
     assert len(report["differences"]) == 4
     assert rows["id", "self_refine"]["distinct"] is None and rows["id", "search"]["distinct"] > 0

@@ -30,6 +30,17 @@ def main_table(report: Mapping[str, Any], split: str, names: Sequence[str] = SHO
     ]
 
 
+def family_table(report: Mapping[str, Any], split: str) -> Table:
+    """Verified fitness by family of tasks; empty where there are as many families as tasks, or one."""
+    rows = report["families"].get(split, [])
+    if len(rows) < 2 or all(row["tasks"] == 1 for row in rows):
+        return ("family", "tasks"), []
+    arms = list(rows[0]["fitness"])
+    return ("family", "tasks", *arms), [
+        (row["family"], str(row["tasks"]), *(_cell(row["fitness"][arm], ".3f") for arm in arms)) for row in rows
+    ]
+
+
 def difference_table(report: Mapping[str, Any], *, primary: bool) -> Table:
     """Comparisons with intervals over tasks and seeds."""
     headers = (
@@ -189,7 +200,11 @@ def markdown(report: Mapping[str, Any], pictures: Sequence[Path], *, command: st
         kind = "families that no recipe trained on" if facts.get("unseen") else "families that recipes trained on"
         parts.append(f"## {split}: {facts.get('tasks')} tasks, {kind}")
         parts.append(f"Per search: {report['budget']}; {report['round']} replies a round.")
-        parts += [_md(main_table(report, split)), _md(main_table(report, split, COST))]
+        parts += [
+            _md(main_table(report, split)),
+            _md(main_table(report, split, COST)),
+            _md(family_table(report, split)),
+        ]
     parts += [_picture(pictures, "evolve-at-k", "evolve@k"), "## Every arm against the untrained search"]
     parts += [_md(difference_table(report, primary=False)), _picture(pictures, "differences", "differences")]
     if report["training"]:

@@ -45,6 +45,7 @@ def report_of(run: Run) -> dict[str, Any]:
         "arms": _arms(config),
         "primary": [list(c) for c in config.comparisons],
         "table": _table(config, splits, records),
+        "families": {name: _families(config, [r for r in records if r.suite == name]) for name in splits},
         "differences": [_plain(d) for d in differences(config, splits, records)],
         "curves": {name: _curves(config, [r for r in records if r.suite == name]) for name in splits},
         "rounds": {
@@ -97,6 +98,16 @@ def _table(config: StudyConfig, splits: Sequence[str], records: Sequence[SearchR
         for split in splits
         for arm in config.arms
     ]
+
+
+def _families(config: StudyConfig, records: Sequence[SearchRecord]) -> list[dict[str, Any]]:
+    """Verified fitness per family of tasks, by arm: where a difference comes from."""
+    found = []
+    for family in sorted({record.family for record in records}):
+        mine = [record for record in records if record.family == family]
+        fitness = {arm: metrics.METRICS["fitness"].of([r for r in mine if r.arm == arm]) for arm in config.arms}
+        found.append({"family": family, "tasks": len({record.task for record in mine}), "fitness": fitness})
+    return found
 
 
 def _curves(config: StudyConfig, records: Sequence[SearchRecord]) -> dict[str, dict[str, Any]]:
