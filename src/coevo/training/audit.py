@@ -107,7 +107,7 @@ class AuditReport:
 
 
 def audit(recipe: Recipe, tasks: Sequence[str | Task] = TASKS) -> AuditReport:
-    """Judge all plants on `tasks` now, in the recipe's sandbox, and say what they would earn. Half a minute a task or less.
+    """Judge all plants on `tasks` now, in the recipe's sandbox, and say what they would earn: about half a minute a task.
 
     Raises `UsageError` for a task of another kind than function or without a reference, `ConfigError` for a reward that cannot be loaded.
     """

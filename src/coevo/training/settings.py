@@ -194,7 +194,7 @@ class ToyConfig(Config):
     unmeasured: float = Field(default=0.0, ge=0, lt=1)
     """Fault: share of rollouts that the machine loses."""
     lr_scale: float = Field(default=1e5, gt=0)
-    """`lr` is a rate for language models; the toy's weights learn at lr * lr_scale. From about 3e-4 on it is too high."""
+    """`lr` is a rate for language models; the toy's weights learn at lr * lr_scale. 1e-5 is a good rate, 1e-3 far too high."""
 
 
 class Recipe(Config):
@@ -242,7 +242,7 @@ class Recipe(Config):
     trl: TrlConfig = TrlConfig()
     """Trainer `trl`: what TRL alone knows."""
     command: tuple[str, ...] = ()
-    """Trainer `command`: what to run; it gets recipe.json (docs/training.md)."""
+    """Trainer `command`: what to run; it gets recipe.json (docs/rewards.md)."""
     toy: ToyConfig = ToyConfig()
     """Trainer `toy`: its world."""
 
