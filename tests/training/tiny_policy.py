@@ -107,6 +107,7 @@ def make_policy(folder: Path, *, context: int = 512, steps: int = 60, seed: int 
     tokenizer.save_pretrained(raw)
     engine = open_engine(str(raw), EngineConfig(device="cpu"), folder=folder / "states")
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    assert isinstance(end, int)
     for step in range(steps):
         rows = []
         ids = engine.codec.encode_chat(rng.choice(rng.choice(prompts)))

@@ -66,7 +66,7 @@ class Searches:
             range(len(self.tasks)), min(config.searches, len(self.tasks))
         )
         steps = config.search.steps if config.search.steps is not None else DEFAULT_STEPS
-        amounts: dict[str, float] = {"evaluations": len(chosen) * (steps + 1)}
+        amounts: dict[str, float] = {"evaluations": len(chosen) * (steps + 1), "proposals": len(chosen) * steps}
         if "tokens" in parts.run.ledger.budget.limits():
             amounts["tokens"] = len(chosen) * steps * parts.purse.longest
         ticket = parts.run.ledger.reserve("states", step=step, **amounts)
