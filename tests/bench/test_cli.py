@@ -11,7 +11,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from coevo.cli.bench import bench
+from coevo.cli.bench import bench, resume
 from coevo.errors import ConfigError, GateBlocked, UsageError
 from tests.bench.made import scripted_study
 
@@ -50,11 +50,15 @@ def test_a_study_from_a_file_prints_tables_and_writes_results(file: Path, tmp_pa
     assert report["complete"] and report["seeds"] == 2 and report["ended"] == "finished"
 
 
-def test_minutes_that_do_not_suffice_end_with_3_and_the_command_that_goes_on(file: Path, tmp_path: Path) -> None:
+def test_minutes_that_do_not_suffice_end_with_3_and_the_command_that_goes_on(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = run(file, "--out", tmp_path / "x", "--minutes", 0.01)
     assert found.exit_code == 3, found.output
     assert "ended: minutes" in found.output and f"resume: coevo bench {file} --out {tmp_path / 'x'}" in found.output
-    assert run(file, "--out", tmp_path / "x").exit_code == 0
+    resume(tmp_path / "x", json=True)
+    report = json.loads(capsys.readouterr().out)
+    assert report["complete"] and report["ended"] == "finished"
 
 
 def test_what_cannot_be_meant_is_said(file: Path, tmp_path: Path) -> None:

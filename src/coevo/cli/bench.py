@@ -13,9 +13,10 @@ import typer
 from coevo.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from coevo.bench.settings import StudyConfig
+    from coevo.bench.study import Outcome
 
 
 def bench(
@@ -49,58 +50,56 @@ def bench(
     Says first what difference could be found at all; opens every test split once. Killed or stopped, the same command goes on. Exit code 3
     when the minutes ended it before its end, 4 when splits overlap or a test split was opened before.
     """
-    from coevo.bench.page import write
-    from coevo.bench.report import report_of
     from coevo.bench.studies import study_of
     from coevo.bench.study import run_study
-    from coevo.runs import Run
 
-    begun = time.monotonic()
-
-    def say(line: str) -> None:
-        print(f"{time.monotonic() - begun:6.0f} s  {line}", file=sys.stderr if json else sys.stdout, flush=True)
-
+    say = _teller(json=json)
     names = [name.strip() for name in arms.split(",") if name.strip()] if arms else None
     config = study_of(study, quick=quick, model=model, data=data, seeds=seeds, arms=names, sets=sets, notify=say)
     folder = out or Path("runs") / f"bench-{config.name}"
     if not json:
         announce(config, folder)
     outcome = run_study(config, folder, minutes=minutes, force=force_holdout, notify=say)
-    with Run.open(folder, write=False) as run:
+    command = shlex.join(["coevo", "bench", *_words(study, model, data, seeds, arms, quick, sets)])
+    _end(outcome, command, f"{command} --out {shlex.quote(str(folder))}", results, json=json)
+
+
+def resume(run: Path, *, json: bool) -> None:
+    """What `coevo resume` does for a study."""
+    from coevo.bench.study import resume_study
+
+    command = f"coevo resume {shlex.quote(str(run))}"
+    _end(resume_study(run, notify=_teller(json=json)), command, command, None, json=json)
+
+
+def _teller(*, json: bool) -> Callable[[str], None]:
+    """Progress, a line each, with the seconds since now."""
+    begun = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - begun:6.0f} s  {line}", file=sys.stderr if json else sys.stdout, flush=True)
+
+    return say
+
+
+def _end(outcome: Outcome, command: str, again: str, results: Path | None, *, json: bool) -> None:
+    """Write the report, print it, and exit as the outcome says."""
+    from coevo.bench.page import write
+    from coevo.bench.report import report_of
+    from coevo.runs import Run
+
+    with Run.open(outcome.folder, write=False) as run:
         report = report_of(run)
         places = [run.artifacts, *([results] if results else [])]
-    command = shlex.join(["coevo", "bench", *_words(study, model, data, seeds, arms, quick, sets)])
     files = [write(report, place, command=command)[1] for place in places]
     facts = {
         "study": report["name"],
         "ended": outcome.ended.value,
         "units": f"{outcome.done} of {outcome.units}",
         "page": str(files[-1]),
-        "folder": str(folder),
-        "resume": None if report["complete"] else f"{command} --out {shlex.quote(str(folder))}",
+        "folder": str(outcome.folder),
+        "resume": None if report["complete"] else again,
     }
-    if json:
-        output.print_json({**report, **facts})
-    else:
-        show(report)
-        output.print_facts(facts)
-    if outcome.exit_code:
-        raise typer.Exit(outcome.exit_code)
-
-
-def resume(path: Path, *, json: bool) -> None:
-    """Go on with a study by the settings it was begun with; what `coevo resume` does for it."""
-    from coevo.bench.page import write
-    from coevo.bench.report import report_of
-    from coevo.bench.study import resume_study
-    from coevo.runs import Run
-
-    outcome = resume_study(path, notify=lambda line: print(line, file=sys.stderr, flush=True))
-    with Run.open(path, write=False) as run:
-        report = report_of(run)
-        command = f"coevo resume {shlex.quote(str(path))}"
-        page = write(report, run.artifacts, command=command)[1]
-    facts = {"study": report["name"], "ended": outcome.ended.value, "page": str(page), "folder": str(path)}
     if json:
         output.print_json({**report, **facts})
     else:
