@@ -22,6 +22,9 @@ def record_of(
     """All that a study keeps of a search. `batch` is the number of replies in a round."""
     hidden = result.verified.best_hidden if result.verified else None
     before = result.verified.start_hidden if result.verified else None
+    if result.best is None and result.start is not None and result.start.outcome is Outcome.FAILED:
+        # Not one program ran, the start included: nothing is left to verify, and that is worth 0, not unknown.
+        hidden = before = Summary(Outcome.FAILED, 0.0)
     return SearchRecord(
         arm=arm,
         seed=seed,
