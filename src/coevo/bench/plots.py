@@ -24,12 +24,13 @@ COLOURS: Mapping[str, tuple[str, str]] = {
 }
 _SPARE = ("#be185d", "#0369a1", "#4d7c0f", "#6d28d9", "#92400e")
 
-COLLAPSE = (
-    ("copy_rate", "copies of the parent"),
+TRAINING = (
+    ("fitness", "fitness of what it writes (public tests)"),
+    ("copy_rate", "copies of the parent, share of replies"),
     ("entropy", "entropy (nats per token)"),
     ("distinct_children", "different children in a group"),
 )
-"""What training may do to a policy, by metric of the trainer."""
+"""What training does to a policy, by metric of the trainer: whether it learns, and whether it stops exploring."""
 
 
 def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -38,7 +39,7 @@ def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
     if report["curves"]:
         files += _saved(_curves(report), folder / "evolve-at-k")
     if any(training["curves"] for training in report["training"]):
-        files += _saved(_collapse(report), folder / "training")
+        files += _saved(_training(report), folder / "training")
     if report["differences"]:
         files += _saved(_differences(report), folder / "differences")
     return files
@@ -73,10 +74,11 @@ def _curves(report: Mapping[str, Any]) -> Any:
     return figure
 
 
-def _collapse(report: Mapping[str, Any]) -> Any:
+def _training(report: Mapping[str, Any]) -> Any:
     """Per metric, one line an arm: mean over seeds, with the range of the seeds."""
-    drawn = [(name, label) for name, label in COLLAPSE if any(name in t["curves"] for t in report["training"])]
-    figure, panels = _panels(max(1, len(drawn)), width=4.4)
+    drawn = [(name, label) for name, label in TRAINING if any(name in t["curves"] for t in report["training"])]
+    columns = min(2, max(1, len(drawn)))
+    figure, panels = _panels(columns, width=5.2, rows=-(-len(drawn) // columns) or 1)
     for (name, label), axes in zip(drawn, panels, strict=False):
         for arm in dict.fromkeys(t["arm"] for t in report["training"]):
             curves = [t["curves"][name] for t in report["training"] if t["arm"] == arm and name in t["curves"]]
@@ -88,6 +90,8 @@ def _collapse(report: Mapping[str, Any]) -> Any:
             axes.plot(steps, [sum(r) / len(r) for r in rows], line, color=colour, lw=1.6, label=arm)
         _dress(axes, label, "step of training", "")
         axes.set_ylim(bottom=0)
+    for axes in panels[len(drawn) :]:
+        axes.set_axis_off()
     _legend(figure, panels[0])
     _head(figure, "what training does to the policy (running mean of ten steps; shaded: all seeds)")
     return figure
