@@ -86,11 +86,11 @@ def shifted(rows: Sequence[Row], by: float = 0.5) -> list[Row]:
 
 
 def gradients(engine) -> dict[str, Any]:
-    return {name: p.grad.clone() for name, p in engine._lm.named_parameters() if p.grad is not None}
+    return {name: p.grad.clone() for name, p in engine.module.named_parameters() if p.grad is not None}
 
 
 def weights_of(engine) -> dict[str, Any]:
-    return {name: tensor.detach().clone() for name, tensor in engine._lm.state_dict().items()}
+    return {name: tensor.detach().clone() for name, tensor in engine.module.state_dict().items()}
 
 
 def spread(one: dict[str, Any], other: dict[str, Any]) -> float:

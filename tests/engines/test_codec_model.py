@@ -70,7 +70,7 @@ def test_a_conversation_without_a_template(opened, plain_base):
 
 def test_a_template_that_drops_earlier_replies_is_refused(opened, base):
     engine = opened()
-    engine._tokenizer.chat_template = (
+    engine._policy._tokenizer.chat_template = (
         "{% for m in messages %}{% if m['role'] == 'user' %}{{ m['content'] }}{% endif %}{% endfor %}"
     )
     with pytest.raises(ModelError, match="drops replies"):

@@ -88,7 +88,7 @@ def test_packs_are_used_and_save_tokens(opened):
     engine = opened()
     rows = rows_of(engine, groups=1, size=6)
     items = [Item(np.array(r.token_ids), r.prompt_tokens, np.arange(len(r.trained))) for r in rows]
-    ((packs,),) = [engine._plan(items, engine._network)]
+    ((packs,),) = [engine._plan(items, engine._policy.network)]
     assert len(packs) == 1 and len(packs[0].members) == 6
 
 

@@ -287,7 +287,9 @@ def test_a_disk_without_room_keeps_the_old_state(opened, monkeypatch):
     where = Path(engine.save("s"))
     before = {p.name: p.read_bytes() for p in where.iterdir()}
     monkeypatch.setattr(
-        engine._tokenizer, "save_pretrained", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        engine._policy._tokenizer,
+        "save_pretrained",
+        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
     )
     with pytest.raises(StoreError, match="No space left on device"):
         engine.save("s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -52,15 +53,15 @@ def test_the_gradient_is_the_slope_of_the_loss(opened):
         rows = shifted(rows_of(engine, groups=2, size=3), by=0.05)
         engine.forward_backward(rows, loss)
         generator = torch.Generator().manual_seed(1)
-        direction = {n: torch.randn(p.shape, generator=generator) for n, p in engine._lm.named_parameters()}
+        direction = {n: torch.randn(p.shape, generator=generator) for n, p in engine.module.named_parameters()}
         slope = sum(float((gradients(engine)[n] * d).sum()) for n, d in direction.items())
         values = []
         for sign in (1, -1):
             with torch.no_grad():
-                for name, parameter in engine._lm.named_parameters():
+                for name, parameter in engine.module.named_parameters():
                     parameter += sign * 1e-3 * direction[name]
                 values.append(engine.forward_backward(rows, loss).loss)
-                for name, parameter in engine._lm.named_parameters():
+                for name, parameter in engine.module.named_parameters():
                     parameter -= sign * 1e-3 * direction[name]
         assert slope == pytest.approx((values[0] - values[1]) / 2e-3, rel=0.02, abs=1e-3)
 
@@ -94,7 +95,7 @@ def test_the_update_is_adamws(opened):
     """Against torch's own optimizer on copies of the weights, with decay and clipping; vectors do not decay."""
     engine = opened()
     config = OptimConfig(weight_decay=0.1, max_grad_norm=0.05)
-    copies = {n: p.detach().clone().requires_grad_() for n, p in engine._lm.named_parameters()}
+    copies = {n: p.detach().clone().requires_grad_() for n, p in engine.module.named_parameters()}
     decays, rest = [p for p in copies.values() if p.ndim > 1], [p for p in copies.values() if p.ndim == 1]
     plain = torch.optim.AdamW(
         [{"params": decays, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], betas=(0.9, 0.99)
@@ -110,7 +111,7 @@ def test_the_update_is_adamws(opened):
         plain.step()
         stats = engine.optim_step(lr, config)
         assert stats.grad_norm > 0.05
-        now = dict(engine._lm.named_parameters())
+        now = dict(engine.module.named_parameters())
         assert spread({n: p.detach() for n, p in now.items()}, {n: p.detach() for n, p in copies.items()}) < 1e-6
         changed = math.sqrt(sum(float((p.detach() - start[n]).square().sum()) for n, p in now.items()))
         held = math.sqrt(sum(float(start[n].square().sum()) for n in now))
@@ -164,7 +165,7 @@ def test_weights_that_are_no_numbers(opened):
     engine = opened()
     rows = rows_of(engine)
     with torch.no_grad():
-        engine._lm.get_input_embeddings().weight[:] = float("nan")
+        engine.module.get_input_embeddings().weight[:] = float("nan")
     stats = engine.forward_backward(rows, LossConfig())
     assert stats.skipped == len(rows) and stats.rows == 0 and stats.loss == 0
     assert not engine.optim_step(1e-3, OptimConfig()).applied
@@ -181,10 +182,10 @@ def test_one_token_that_spoils_only_its_own_row(opened):
     ids = list(rows[0].token_ids)
     ids[rows[0].prompt_tokens] = token
     with torch.no_grad():
-        engine._lm.config.tie_word_embeddings = False
-        engine._lm.lm_head.weight = torch.nn.Parameter(engine._lm.lm_head.weight.clone())
-        engine._network = type(engine._network)(engine._lm, pack=True, compute=torch.float32)
-        engine._lm.get_input_embeddings().weight[token] = float("nan")
+        engine.module.config.tie_word_embeddings = False
+        engine.module.lm_head.weight = torch.nn.Parameter(engine.module.lm_head.weight.clone())
+        engine._policy.network = type(engine._policy.network)(engine.module, pack=True, compute=torch.float32)
+        engine.module.get_input_embeddings().weight[token] = float("nan")
     stats = engine.forward_backward([replace(rows[0], token_ids=tuple(ids)), *rows[1:]], LossConfig())
     assert stats.skipped == 1 and stats.rows == 3
     assert all(torch.isfinite(g).all() for g in gradients(engine).values())
@@ -193,7 +194,7 @@ def test_one_token_that_spoils_only_its_own_row(opened):
 def test_a_gradient_that_is_not_finite_leaves_the_weights(opened):
     engine = opened()
     engine.forward_backward(rows_of(engine), LossConfig())
-    next(iter(engine._lm.parameters())).grad[0] = float("inf")
+    next(iter(engine.module.parameters())).grad[0] = float("inf")
     before = weights_of(engine)
     stats = engine.optim_step(1e-3, OptimConfig())
     assert not stats.applied and stats.version == engine.version == 0
@@ -247,7 +248,7 @@ def test_memory_that_runs_out_is_asked_for_in_smaller_pieces(opened):
     """Passes above 120 tokens fail as torch fails: the batch is done in smaller ones, with the same gradient."""
     engine, roomy = opened(pack=False), opened(pack=False)
     rows = rows_of(roomy)
-    forward, sizes = engine._lm.model.forward, []
+    forward, sizes = engine.module.model.forward, []
 
     def narrow(*args, **kwargs):
         sizes.append(kwargs["input_ids"].numel())
@@ -255,14 +256,14 @@ def test_memory_that_runs_out_is_asked_for_in_smaller_pieces(opened):
             raise torch.OutOfMemoryError("out of memory")
         return forward(*args, **kwargs)
 
-    engine._lm.model.forward = narrow
+    engine.module.model.forward = narrow
     stats, expected = engine.forward_backward(rows, LossConfig()), roomy.forward_backward(rows, LossConfig())
     assert max(sizes) > 120 >= sizes[-1] and stats.loss == pytest.approx(expected.loss, abs=1e-6)
     assert spread(gradients(engine), gradients(roomy)) < 2e-5
     engine._micro_tokens = 10_000
     with pytest.raises(ModelError, match="gradient was held"):
         engine.forward_backward(rows, LossConfig())
-    engine._lm.model.forward = lambda *a, **k: narrow(input_ids=torch.zeros(121))
+    engine.module.model.forward = lambda *a, **k: narrow(input_ids=torch.zeros(121))
     engine.optim_step(0.0, OptimConfig())
     with pytest.raises(ModelError, match="one row of"):
         engine.forward_backward(rows[:1], LossConfig())
@@ -272,14 +273,15 @@ def test_memory_that_runs_out_while_sampling(opened):
     engine = opened()
     prompts = prompts_of(engine)
     expected = engine.sample(prompts)
-    forward = engine._lm.forward
+    forward = engine.module.forward
 
+    @functools.wraps(forward)
     def narrow(*args, **kwargs):
         if kwargs["input_ids"].shape[0] > 7:
             raise torch.OutOfMemoryError("out of memory")
         return forward(*args, **kwargs)
 
-    engine._lm.forward = narrow
+    engine.module.forward = narrow
     told = {}
     found = engine.sample(prompts, each=told.__setitem__)
     assert [s.token_ids for s in found] == [s.token_ids for s in expected] and told == dict(enumerate(found))

@@ -40,7 +40,7 @@ class Record:
     """Whether the optimizer's state is part of it."""
     lora: dict[str, Any] | None
     base_digest: str
-    """SHA-256 over the weights that training began with; of an adapter, those it fits."""
+    """Of an adapter: SHA-256 over the weights it fits; else empty."""
     settings: dict[str, Any]
     """Of the optimizer's last step: for the record; the next step brings its own."""
     seed: int

@@ -18,10 +18,10 @@ import numpy as np
 from coevo.engines import state
 from coevo.engines.codec import ChatCodec
 from coevo.engines.learning import Batch, Tally, batch_of, micro_step
-from coevo.engines.lora import Adapter
 from coevo.engines.network import Network
 from coevo.engines.optim import Optimizer
 from coevo.engines.packing import Item, Micro, Pack, arrange, plan
+from coevo.engines.policy import Policy
 from coevo.engines.settings import EngineConfig
 from coevo.engines.types import (
     Capabilities,
@@ -35,15 +35,12 @@ from coevo.engines.types import (
     StepStats,
 )
 from coevo.errors import CoevoError, ConfigError, ModelError, StoreError
-from coevo.models import chat, weights
+from coevo.models import chat
 from coevo.models.machine import free_memory, out_of_memory, threads
 from coevo.models.sampler import sample
-from coevo.streams import stream_seed
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-BASE = "base"
 
 log = logging.getLogger("coevo.engines")
 
@@ -57,29 +54,13 @@ class TorchEngine:
     def __init__(
         self, lm: Any, tokenizer: Any, config: EngineConfig, *, base: Path, folder: Path, seed: int, context: int | None
     ) -> None:
-        import torch
-
         self.folder = folder
-        self._base, self._base_files = base, _fingerprint(base)
-        self._config, self._seed = config, seed
-        self._lm: Any = lm
-        self._tokenizer = tokenizer
-        self._context = context
+        self._config, self._seed, self._context = config, seed, context
+        self._policy = Policy(lm, tokenizer, config, base=base, folder=folder, seed=seed)
         self._micro_tokens = config.micro_tokens
         self._version = self._passes = 0
         self._settings: dict[str, Any] = {}
-        self._base_digest = ""
-        self._references: dict[str, Network] = {}
-        self._adapter = Adapter(lm, config.lora, seed=seed) if config.lora else None
-        _own_memory(lm)
-        lm.requires_grad_(self._adapter is None)
-        if self._adapter:
-            for name, parameter in lm.named_parameters():
-                parameter.requires_grad_(".lora_" in name)
-        self._compute = getattr(torch, _compute(config, lm.device.type))
-        with threads(config.threads):
-            self._network = Network(lm, pack=config.pack, compute=self._compute)
-        self._optimizer = Optimizer({name: p for name, p in lm.named_parameters() if p.requires_grad})
+        self._optimizer = Optimizer(self._policy.trained())
         self._codec = ChatCodec(tokenizer, chat.end_tokens(lm, tokenizer))
 
     @property
@@ -87,27 +68,27 @@ class TorchEngine:
         import torch
         import transformers
 
-        network = self._network
+        lm, network = self._policy.lm, self._policy.network
         return Capabilities(
             engine="torch",
             losses=frozenset(get_args(LossName)),
             kl=True,
             entropy=True,
-            exact_resume=self._lm.device.type == "cpu",
+            exact_resume=lm.device.type == "cpu",
             export=True,
             lora=True,
             max_tokens=self._context,
             details={
-                "device": str(self._lm.device),
-                "dtype": str(self._lm.dtype).removeprefix("torch."),
-                "compute": str(self._compute).removeprefix("torch."),
+                "device": str(lm.device),
+                "dtype": str(lm.dtype).removeprefix("torch."),
+                "compute": str(self._policy.compute).removeprefix("torch."),
                 "torch": torch.__version__,
                 "transformers": transformers.__version__,
                 "packs": network.pack_note or "on",
                 "shared_prompts": "on" if network.shares else "off",
                 "head": "fused" if network.plain_head else "the model's own",
-                "weights": f"{sum(p.numel() for p in self._lm.parameters()):,}",
-                "trained": f"{sum(p.numel() for p in self._lm.parameters() if p.requires_grad):,}",
+                "weights": f"{sum(p.numel() for p in lm.parameters()):,}",
+                "trained": f"{sum(p.numel() for p in lm.parameters() if p.requires_grad):,}",
             },
         )
 
@@ -122,7 +103,7 @@ class TorchEngine:
     @property
     def module(self) -> Any:
         """The transformers model itself, for an optimizer that is not ours (see `adopt`)."""
-        return self._lm
+        return self._policy.lm
 
     def adopt(self, version: int) -> None:
         """The weights were changed from outside, by so many optimizer steps in all."""
@@ -153,7 +134,7 @@ class TorchEngine:
         for index, item in enumerate(items):
             self._check_ids(f"sequence {index}", item.ids, item.prompt)
         found = [np.zeros(len(item.wanted)) for item in items]
-        with self._computing("logprobs"), torch.no_grad(), self._network_of(of) as network:
+        with self._computing("logprobs"), torch.no_grad(), self._policy.network_of(of) as network:
             for packs in self._plan(items, network):
                 micro = arrange(items, packs)
                 values = network.stats(micro)[0].double().cpu().numpy()
@@ -195,14 +176,13 @@ class TorchEngine:
             version=self._version,
             optimizer=optimizer,
             lora=self._config.lora.model_dump() if self._config.lora else None,
-            base_digest=self._digest_of_base(),
+            base_digest=self._policy.base_digest() if self._config.lora else "",
             settings=self._settings,
             seed=self._seed,
             software={key: self.capabilities.details[key] for key in ("torch", "transformers", "device", "dtype")},
         )
-        state.write(target, record, lambda part: self._fill(part, optimizer))
-        self._references.pop(name, None)
-        self._references.pop(str(target), None)
+        state.write(target, record, lambda part: self._policy.fill(part, self._optimizer if optimizer else None))
+        self._policy.forget(name, str(target))
         return str(target)
 
     def load(self, name: str, *, with_optimizer: bool) -> None:
@@ -216,7 +196,7 @@ class TorchEngine:
                 tensors = load_file(path / state.OPTIMIZER)
             except Exception as e:
                 raise StoreError(f"{path / state.OPTIMIZER} cannot be read: {e}") from e
-        self._load_weights(path, record, with_optimizer=with_optimizer)
+        self._policy.load(path, record, with_optimizer=with_optimizer)
         self._optimizer.clear()
         self._optimizer.load(tensors, where=str(path / state.OPTIMIZER))
         self._version, self._passes = record.version, 0
@@ -224,18 +204,18 @@ class TorchEngine:
 
     def close(self) -> None:
         """Let go of the weights. Safe to call twice."""
-        self._lm = None
-        self._references.clear()
+        self._policy.lm = None
+        self._policy.forget()
 
     def _accumulate(self, batch: Batch, loss: LossConfig) -> LossStats:
         """The passes of one `forward_backward`. Rows that push nowhere are computed for the numbers only."""
         pulls = bool(loss.kl or loss.entropy)
         idle = [not pulls and batch.idle(i) for i in range(len(batch.items))]
         tally = Tally()
-        with self._dropout():
+        with self._policy.dropout(self._version, self._passes):
             for learn in (True, False):
                 chosen = [i for i, still in enumerate(idle) if still != learn]
-                for packs in self._plan(batch.items, self._network, chosen):
+                for packs in self._plan(batch.items, self._policy.network, chosen):
                     if not self._pass(batch, packs, loss, tally, learn=learn):
                         for pack in packs:
                             for i in pack.members:
@@ -246,12 +226,12 @@ class TorchEngine:
     def _pass(self, batch: Batch, packs: Sequence[Pack], loss: LossConfig, tally: Tally, *, learn: bool) -> bool:
         micro = arrange(batch.items, packs)
         reference = self._reference(micro, loss.reference) if loss.kl else None
-        return micro_step(self._network, micro, batch, loss, tally, reference=reference, learn=learn)
+        return micro_step(self._policy.network, micro, batch, loss, tally, reference=reference, learn=learn)
 
     def _reference(self, micro: Micro, name: str) -> Tensor:
         import torch
 
-        with torch.no_grad(), self._network_of(name) as network:
+        with torch.no_grad(), self._policy.network_of(name) as network:
             return network.stats(micro)[0]
 
     def _plan(self, items: Sequence[Item], network: Network, chosen: Sequence[int] | None = None) -> list[list[Pack]]:
@@ -267,15 +247,15 @@ class TorchEngine:
 
     def _smaller(self, batch: Batch, fresh: bool, e: RuntimeError) -> None:
         """Prepare another try of a `forward_backward` that ran out of memory, or raise."""
-        used = max(len(packs) * packs[0].length for packs in self._plan(batch.items, self._network))
+        used = max(len(packs) * packs[0].length for packs in self._plan(batch.items, self._policy.network))
         longest = max(item.prompt + item.reply for item in batch.items)
-        where = f"out of memory on {self._lm.device}"
+        where = f"out of memory on {self._policy.lm.device}"
         if not fresh:
             raise ModelError(
                 f"{where} while a gradient was held, which is spoilt now; lower engine.micro_tokens"
             ) from e
         self._optimizer.clear()
-        free_memory(self._lm.device)
+        free_memory(self._policy.lm.device)
         if used <= longest:
             raise ModelError(
                 f"{where} with one row of {longest} tokens; shorten prompts or replies, use engine.lora, or a smaller model"
@@ -298,14 +278,14 @@ class TorchEngine:
                 each(part[i], sampled)
 
         try:
-            with self._network.autocast():
+            with self._policy.network.autocast():
                 sample(
-                    self._lm,
+                    self._policy.lm,
                     [prompts[i] for i in part],
                     ends=self._codec.ends,
                     decode=self._codec.decode,
                     each=ended,
-                    share=self._network.shares,
+                    share=self._policy.network.shares,
                 )
             return
         except RuntimeError as e:
@@ -314,10 +294,10 @@ class TorchEngine:
             left = [i for i in part if i not in done]
             if len(left) <= 1:
                 raise ModelError(
-                    f"out of memory on {self._lm.device} with one prompt of {len(prompts[part[0]].ids)} tokens and a reply of up to "
+                    f"out of memory on {self._policy.lm.device} with one prompt of {len(prompts[part[0]].ids)} tokens and a reply of up to "
                     f"{prompts[part[0]].max_new}"
                 ) from e
-        free_memory(self._lm.device)
+        free_memory(self._policy.lm.device)
         log.warning("out of memory with %d sequences at once; halving", len(part))
         half = (len(left) + 1) // 2
         self._sample(prompts, left[:half], done, each)
@@ -337,10 +317,10 @@ class TorchEngine:
         return replace(prompt, max_new=self._context - len(prompt.ids))
 
     def _check_ids(self, what: str, ids: np.ndarray, prompt: int) -> None:
-        size = self._lm.get_input_embeddings().weight.shape[0] if self._lm is not None else 0
+        size = self._policy.lm.get_input_embeddings().weight.shape[0] if self._policy.lm is not None else 0
         if not 1 <= prompt <= len(ids):
             raise ConfigError(f"{what}: {prompt} prompt tokens of {len(ids)} in all; at least 1 is needed")
-        if self._lm is not None and (ids.min() < 0 or ids.max() >= size):
+        if self._policy.lm is not None and (ids.min() < 0 or ids.max() >= size):
             raise ConfigError(
                 f"{what} holds the token {ids.min() if ids.min() < 0 else ids.max()}; the model knows 0 to {size - 1}"
             )
@@ -349,7 +329,7 @@ class TorchEngine:
 
     @contextmanager
     def _computing(self, what: str) -> Iterator[None]:
-        if self._lm is None:
+        if self._policy.lm is None:
             raise ModelError(f"{what}: this engine is closed")
         try:
             with threads(self._config.threads):
@@ -358,89 +338,6 @@ class TorchEngine:
             raise
         except (RuntimeError, ValueError) as e:
             raise ModelError(f"{what}: {type(e).__name__}: {e}") from e
-
-    @contextmanager
-    def _dropout(self) -> Iterator[None]:
-        """The adapters' dropout during a training pass, on random numbers of its own: by seed, version and pass."""
-        import torch
-
-        if self._adapter is None or not self._adapter.config.dropout:
-            yield
-            return
-        with torch.random.fork_rng():
-            torch.manual_seed(stream_seed(self._seed, "dropout", self._version, self._passes))
-            self._adapter.dropout(True)
-            try:
-                yield
-            finally:
-                self._adapter.dropout(False)
-
-    @contextmanager
-    def _network_of(self, name: str) -> Iterator[Network]:
-        """The policy's network, the base's, or a saved state's; the last frozen ones are kept."""
-        if name == "policy":
-            yield self._network
-        elif name == BASE and self._adapter is not None:
-            with self._adapter.off():
-                yield self._network
-        else:
-            if name not in self._references:
-                self._references = {key: value for key, value in self._references.items() if key == BASE}
-                self._references[name] = self._frozen(name)
-            yield self._references[name]
-
-    def _frozen(self, name: str) -> Network:
-        if name == BASE:
-            self._unchanged_base()
-            path = self._base
-        else:
-            path = state.find(self.folder, name)
-            state.read(path, with_optimizer=False)
-        lm, _, _ = weights.load(path, device=str(self._lm.device), dtype=self._config.dtype)
-        return Network(lm, pack=self._config.pack, compute=self._compute)
-
-    def _unchanged_base(self) -> None:
-        if _fingerprint(self._base) != self._base_files:
-            raise StoreError(
-                f"{self._base} changed or went away since the engine began with it: it is no reference any more"
-            )
-
-    def _fill(self, part: Path, optimizer: bool) -> None:
-        """Write all files of a state but its record."""
-        merged = self._adapter.merged() if self._adapter else None
-        with weights.quiet():
-            self._lm.save_pretrained(part, state_dict=merged)
-            self._tokenizer.save_pretrained(part)
-        if self._adapter:
-            self._adapter.save(part / state.ADAPTER)
-        if optimizer:
-            from safetensors.torch import save_file
-
-            save_file(self._optimizer.state(), part / state.OPTIMIZER)
-
-    def _load_weights(self, path: Path, record: state.Record, *, with_optimizer: bool) -> None:
-        own = self._config.lora.model_dump() if self._config.lora else None
-        if self._adapter is None:
-            if record.lora and with_optimizer:
-                raise StoreError(
-                    f"{path} has the optimizer of an adapter; load it with with_optimizer=False, or open with lora"
-                )
-            lm, _, _ = weights.load(path, device="cpu", dtype=str(self._lm.dtype).removeprefix("torch."))
-            _copy_weights(lm, self._lm, path)
-            return
-        if record.lora is None:
-            raise StoreError(f"{path} has all weights trained; to put an adapter on it, open an engine with it as base")
-        if any(record.lora[key] != own[key] for key in ("rank", "alpha", "targets")) if own else True:
-            raise StoreError(f"{path} has an adapter with {record.lora}, the engine's is {own}")
-        if record.base_digest != self._digest_of_base():
-            raise StoreError(f"{path} has an adapter for other weights than those of {self._base}")
-        self._adapter.load(path / state.ADAPTER)
-
-    def _digest_of_base(self) -> str:
-        if not self._base_digest:
-            self._unchanged_base()
-            self._base_digest = state.weights_digest(self._base)
-        return self._base_digest
 
 
 def sample_batches(prompts: Sequence[tuple[int, ...]], size: int) -> list[list[int]]:
@@ -461,36 +358,3 @@ def sample_batches(prompts: Sequence[tuple[int, ...]], size: int) -> list[list[i
                 found.append([])
             found[-1].append(index)
     return found
-
-
-def _compute(config: EngineConfig, device: str) -> str:
-    if config.compute != "auto":
-        return config.compute
-    return "bfloat16" if device == "cuda" or config.dtype == "bfloat16" else "float32"
-
-
-def _copy_weights(source: Any, target: Any, path: Path) -> None:
-    """In place, so that the optimizer goes on with the same tensors."""
-    import torch
-
-    new, old = (dict([*lm.named_parameters(), *lm.named_buffers()]) for lm in (source, target))
-    wrong = sorted(set(new) ^ set(old)) or sorted(k for k in old if old[k].shape != new[k].shape)
-    if wrong:
-        raise StoreError(f"{path} holds another model: {wrong[0]} differs")
-    with torch.no_grad():
-        for name, tensor in old.items():
-            tensor.copy_(new[name])
-
-
-def _own_memory(lm: Any) -> None:
-    """Move CPU weights out of the mapped file: products differ in their last bits with the alignment of what they read, and how a file
-    lays its tensors out must not decide what training gives."""
-    for parameter in lm.parameters():
-        if parameter.device.type == "cpu":
-            parameter.data = parameter.data.clone()
-
-
-def _fingerprint(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Name, size and time of change of the files that make a model what it is."""
-    files = sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")])
-    return tuple((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files)
