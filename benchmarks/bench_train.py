@@ -4,7 +4,8 @@
 
 Each side has a process of its own; both are told in turn to make one step, so that whatever else the machine does meets both.
 A step is everything between two updates: sampling (replies have a fixed length: end tokens are switched off), the reward, the
-loss, the gradient, AdamW. Medians over the steps after the first two; `peak` is the process's largest resident set.
+loss, the gradient, AdamW. Medians over the steps after the first two; `cpu` is processor time, which says more on a busy machine;
+`peak` is the process's largest resident set.
 
     tiny      a random Llama of 1.05 M weights, 4 prompts x 16, prompts of about 20 tokens, 12 new
     smollm2   SmolLM2-135M-Instruct, all weights in float32, 2 prompts x 8, prompts of about 62 tokens, 48 new
@@ -83,30 +84,41 @@ def compare(name: str, base: Path, steps: int, threads: int | None) -> dict[str,
     """Both sides, step by step in turn; who goes first changes each time."""
     sides = {side: Side(side, name, base, steps, threads) for side in ("ours", "trl")}
     times: dict[str, list[float]] = {side: [] for side in sides}
+    cpu: dict[str, list[float]] = {side: [] for side in sides}
     parts: list[dict[str, float]] = []
     for step in range(steps):
         for side in sorted(sides, reverse=bool(step % 2)):
             told = sides[side].step()
             times[side].append(told["seconds"])
+            cpu[side].append(told["cpu"])
             if side == "ours":
                 parts.append(told["parts"])
     peaks = {side: process.end() for side, process in sides.items()}
-    used = {side: values[2:] for side, values in times.items()}
+    first = min(2, steps - 1)
+    used, busy = ({side: values[first:] for side, values in kind.items()} for kind in (times, cpu))
     return {
         "steps": steps,
         "seconds": {side: statistics.median(values) for side, values in used.items()},
         "ratio": statistics.median(a / b for a, b in zip(used["ours"], used["trl"], strict=True)),
+        "cpu_seconds": {side: statistics.median(values) for side, values in busy.items()},
+        "cpu_ratio": statistics.median(a / b for a, b in zip(busy["ours"], busy["trl"], strict=True)),
         "all": times,
         "peak_gb": peaks,
-        "parts": {key: statistics.median(p[key] for p in parts[2:]) for key in parts[0]},
+        "parts": {key: statistics.median(p[key] for p in parts[first:]) for key in parts[0]},
     }
 
 
 def report(name: str, result: dict[str, Any]) -> None:
     for side in ("ours", "trl"):
-        print(f"{name:9}{side:6}{result['seconds'][side]:8.3f} s/step   peak {result['peak_gb'][side]:.2f} GB")
+        print(
+            f"{name:9}{side:6}{result['seconds'][side]:8.3f} s/step   cpu {result['cpu_seconds'][side]:8.3f} s   "
+            f"peak {result['peak_gb'][side]:.2f} GB"
+        )
     parts = ", ".join(f"{key} {value:.3f}" for key, value in result["parts"].items())
-    print(f"{name:9}ours / trl, median of pairs: {result['ratio']:.2f}   ours: {parts}", flush=True)
+    print(
+        f"{name:9}ours / trl, median of pairs: {result['ratio']:.2f}, cpu {result['cpu_ratio']:.2f}   ours: {parts}",
+        flush=True,
+    )
 
 
 class Side:
@@ -174,7 +186,7 @@ def ours(case: Case, base: Path, steps: int) -> None:
     for step in range(steps):
         if not wait():
             break
-        marks = [time.perf_counter()]
+        marks, busy = [time.perf_counter()], time.process_time()
         prompts = [
             Prompt(ids, case.new, seed=(step * 64 + g) * 64 + i)
             for g, ids in enumerate(encoded)
@@ -196,7 +208,7 @@ def ours(case: Case, base: Path, steps: int) -> None:
         marks.append(time.perf_counter())
         names = ("sample", "gradient", "update")
         parts = {name: b - a for name, a, b in zip(names, marks, marks[1:], strict=False)}
-        tell(seconds=marks[-1] - marks[0], parts=parts)
+        tell(seconds=marks[-1] - marks[0], cpu=time.process_time() - busy, parts=parts)
     wait()
     tell_peak()
 
@@ -207,14 +219,14 @@ def trl(case: Case, base: Path, steps: int) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     class Steps(TrainerCallback):
-        begun = 0.0
+        begun = busy = 0.0
 
         def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
             wait()
-            self.begun = time.perf_counter()
+            self.begun, self.busy = time.perf_counter(), time.process_time()
 
         def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            tell(seconds=time.perf_counter() - self.begun)
+            tell(seconds=time.perf_counter() - self.begun, cpu=time.process_time() - self.busy)
 
     with tempfile.TemporaryDirectory() as scratch:
         settings = GRPOConfig(
@@ -296,6 +308,8 @@ def _arguments() -> argparse.Namespace:
         import torch
 
         torch.set_num_threads(args.threads)
+    if args.steps and args.steps < 2:
+        parser.error("--steps: at least 2, since the first is not counted")
     return args
 
 
