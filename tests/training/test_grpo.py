@@ -82,6 +82,13 @@ def test_a_step_keeps_what_was_sampled_and_trains_on_exactly_that(stage: Any, tm
         by_group[row.group].add(row.token_ids[: row.prompt_tokens])
     assert all(len(prompts) == 1 for prompts in by_group.values())
     assert update["metrics"]["trained_tokens"] == sum(sum(row.trained) for row in trained)
+    assert update["effective"] | {"lr": 0.003, "epochs": 1, "loss.name": "dapo"} == update["effective"]
+    assert batch["effective"] == {
+        "groups": 2,
+        "group_size": 6,
+        "episode.temperature": 1.0,
+        "reward.parts": ["absolute"],
+    }
     rewards = [row["reward"] for row in evidence]
     assert batch["metrics"]["reward_mean"] == pytest.approx(fmean(rewards))
     assert batch["metrics"]["reward_mean_kept"] == pytest.approx(fmean(row["reward"] for row in kept))

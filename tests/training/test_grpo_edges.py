@@ -16,7 +16,7 @@ from coevo.config import parse
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError, TaskError, UsageError
 from coevo.runs import Run
 from coevo.training.history import curve
-from coevo.training.session import train
+from coevo.training.session import go_on, train
 from coevo.training.settings import Recipe
 from tests.training.recipes import recipe
 from tests.training.tiny_policy import write_task
@@ -145,6 +145,9 @@ def test_a_reward_that_hangs_costs_its_time_and_not_the_run(stage: Any, tmp_path
     train(recipe(stage, steps=1, reward=settings, allow_cheats=True), tmp_path / "run")
     rows, batches = told(tmp_path / "run")
     assert 0 < rows[0]["masked"] < 1 and any("reward:" in why for why in batches[0]["reasons"])
+    (tmp_path / "own.py").write_text("def reward(sample):\n    return 1.0\n")
+    with pytest.raises(ConfigError, match=r"reward functions of run .* have changed"):
+        go_on(tmp_path / "run")
 
 
 def test_a_machine_that_cannot_measure_ends_the_run_and_says_why(stage: Any, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ last checkpoint, repeating the updates of committed batches from their rows, and
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from coevo.engines.types import Row
 from coevo.episodes.running import run_episodes
@@ -20,6 +21,7 @@ from coevo.evolution.interrupts import Interrupts
 from coevo.runs.types import Ticket
 from coevo.streams import stream_seed
 from coevo.training import batch as batches
+from coevo.training import effect
 from coevo.training.advantages import is_dead
 from coevo.training.batch import Batch, Group
 from coevo.training.filters import FilterState, decide
@@ -81,7 +83,7 @@ class Loop:
         batch, rows, tickets = self.collect(step)
         self.parts.last = commit_batch(self.parts, batch, rows, tickets)
         self.past = replace(self.past, batch=step, filter=FilterState.from_dict(batch.filter))
-        self._learn(step, rows, batch.skipped, begun=begun, groups=batch.groups)
+        self._learn(step, rows, batch.skipped, effect.of_batch(batch.groups), begun=begun)
         self.after(step)
         self.watch_measuring(batch)
 
@@ -156,20 +158,20 @@ class Loop:
         return bool(rows) and (batches.has_signal(rows) or loss.kl > 0 or loss.entropy > 0)
 
     def _learn(
-        self, step: int, rows: list[Row], skipped: str, *, begun: float | None = None, groups: Sequence[Group] = ()
+        self, step: int, rows: list[Row], skipped: str, shown: Mapping[str, Any], *, begun: float | None = None
     ) -> None:
-        """Update the weights with a committed batch, and commit that."""
+        """Update the weights with a committed batch, and commit that. `shown` is what the batch showed of its recipe."""
         result = (
             update(self.parts, step, rows, self.past.entropy)
             if not skipped
             else Update.none(self.past.entropy, skipped)
         )
         if not skipped and not self.proven:
-            self.parts.prove(step, result, groups, rows)
+            self.parts.prove(step, result, shown, rows)
             self.proven = True
         wall = {"wall_s": time.monotonic() - begun} if begun is not None else {}
         row = commit_update(self.parts, step, result, wall)
-        self.parts.last = {**self.parts.last, **row} if groups else row
+        self.parts.last = {**self.parts.last, **row} if begun is not None else row
         kl = result.metrics.get("kl", self.past.kl)
         self.past = replace(self.past, made=step, entropy=result.entropy, kl=kl)
         self.broken = self.broken + 1 if result.broken else 0 if not skipped else self.broken
@@ -199,7 +201,7 @@ class Loop:
         self.parts.recall_policy_states()
         if past.batch > past.made:
             rows, skipped = self.parts.committed_batch(past.batch)
-            self._learn(past.batch, rows, skipped)
+            self._learn(past.batch, rows, skipped, self.parts.shown_by(past.batch))
         self.after(self.past.made)
 
     def refresh(self, step: int) -> None:

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from coevo.config import Config, parse
 from coevo.engines.opening import open_engine
 from coevo.engines.types import Engine
@@ -23,6 +25,7 @@ from coevo.training import checkpoints
 from coevo.training.branch import Change
 from coevo.training.checkpoints import Checkpoints
 from coevo.training.history import past_of
+from coevo.training.own import own_digests
 from coevo.training.parts import Parts
 from coevo.training.preflight import Plan, preflight
 from coevo.training.purse import Purse
@@ -60,6 +63,8 @@ class Setup(Config):
     """SHA-256 over all tasks: a run does not go on under another judge."""
     states: str = ""
     """SHA-256 over the start states that do not change."""
+    rewards: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each file with reward functions of the user's own."""
     parent: Parent | None = None
 
     @classmethod
@@ -112,8 +117,10 @@ def opened(
             "there is nothing to train on: name tasks in states.tasks, or data in states.trajectories or states.runs"
         )
     digest = tasks_digest(everything.values())
-    _require_same(setup, existing, digest, states.digest, path)
-    setup = setup.model_copy(update={"tasks": digest, "states": states.digest})
+    own = own_digests(tuple(recipe.reward.parts))
+    if existing:
+        _require_same(setup, path, tasks=digest, states=states.digest, rewards=own)
+    setup = setup.model_copy(update={"tasks": digest, "states": states.digest, "rewards": own})
     with ExitStack() as stack:
         reopen = partial(
             open_engine,
@@ -213,17 +220,18 @@ def _restored(
     return engine, past.begin
 
 
-def _require_same(setup: Setup, existing: bool, tasks: str, states: str, path: Path) -> None:
-    if existing and tasks != setup.tasks:
-        raise ConfigError(
-            f"the tasks of run {path} have changed since it was made (a config, judge or program), so old and new rewards would "
-            "not compare. Restore them, or begin a new run"
-        )
-    if existing and states != setup.states:
-        raise ConfigError(
-            f"the start states of run {path} have changed since it was made (another data set, or a run that went on). Restore "
-            "them, or begin a new run"
-        )
+def _require_same(setup: Setup, path: Path, *, tasks: str, states: str, rewards: dict[str, str]) -> None:
+    """Refuse to go on with a run under other tasks, data or rewards than it began with."""
+    for what, same, detail in (
+        ("tasks", tasks == setup.tasks, "a config, judge or program"),
+        ("start states", states == setup.states, "another data set, or a search that went on"),
+        ("reward functions", rewards == setup.rewards, "the text of a file"),
+    ):
+        if not same:
+            raise ConfigError(
+                f"the {what} of run {path} have changed since it was made ({detail}), so old and new steps would not compare. "
+                "Restore them, or begin a new run"
+            )
 
 
 def _require_honest_reward(recipe: Recipe, notify: Callable[[str], None]) -> None:

@@ -17,7 +17,7 @@ from coevo.evaluation.pool import Pool
 from coevo.runs import Run
 from coevo.runs.jsontext import dumps
 from coevo.tasks.types import Task
-from coevo.training.batch import Group
+from coevo.training import effect
 from coevo.training.branch import require_effect
 from coevo.training.checkpoints import Checkpoints, model_card
 from coevo.training.entropy import EntropyState, coefficient
@@ -25,7 +25,6 @@ from coevo.training.history import curve, evaluations
 from coevo.training.purse import Purse
 from coevo.training.records import stored_rows
 from coevo.training.result import Observer, TrainProgress
-from coevo.training.schedule import lr_at
 from coevo.training.settings import Recipe
 from coevo.training.sinks import Mirrors
 from coevo.training.states import States
@@ -93,38 +92,10 @@ class Parts:
 
     # Proof
 
-    def prove(self, step: int, result: Update, groups: Sequence[Group], rows: Sequence[Row]) -> None:
-        """Hold a step against the recipe, by what can be seen of it; see `coevo.training.branch`."""
-        recipe = self.recipe
-        stats = [one for one, _ in result.passes]
-        first = [group for group in groups if group.round == 0]
-        seen: dict[str, Any] = {
-            "epochs": len(result.passes),
-            "episode.temperature": rows[0].temperature,
-            "loss.name": result.loss.name if result.loss else "",
-        }
-        if applied := [one.lr for _, one in result.passes if one.applied]:
-            seen["lr"] = applied[0]
-        trained = sum(sum(row.trained) for row in rows)
-        if not stats[0].skipped:
-            seen["trained tokens"] = stats[0].tokens
-        if first:
-            seen["groups"] = len(first)
-            seen["group_size"] = len(first[0].rollouts)
-            parts = {name for g in first for row in g.scored for one in row if one is not None for name in one.parts}
-            if parts:
-                seen["reward.parts"] = sorted(parts)
-        expected = {
-            "epochs": recipe.epochs,
-            "episode.temperature": recipe.episode.temperature,
-            "loss.name": recipe.loss.name,
-            "lr": lr_at(recipe, step),
-            "trained tokens": trained,
-            "groups": recipe.groups,
-            "group_size": recipe.group_size,
-            "reward.parts": sorted(recipe.reward.parts),
-        }
-        require_effect(expected, seen, changed=self.changed)
+    def prove(self, step: int, result: Update, shown: Mapping[str, Any], rows: Sequence[Row]) -> None:
+        """Hold a step against the recipe, by what its batch showed and its update shows."""
+        seen = {**shown, **effect.of_update(result, rows)}
+        require_effect(effect.expected(self.recipe, step, rows), seen, changed=self.changed)
 
     # Where a run stands
 
@@ -138,10 +109,17 @@ class Parts:
 
     def committed_batch(self, step: int) -> tuple[list[Row], str]:
         """Rows of a committed batch, or why it has none."""
+        skipped = self._batch(step)["skipped"]
+        return ([] if skipped else stored_rows(self.run, step)), skipped
+
+    def shown_by(self, step: int) -> dict[str, Any]:
+        """What a committed batch showed of its recipe."""
+        return self._batch(step)["effective"]
+
+    def _batch(self, step: int) -> dict[str, Any]:
         for event in self.run.events(kinds=("batch",)):
             if event.step == step:
-                skipped = event.payload["skipped"]
-                return ([] if skipped else stored_rows(self.run, step)), skipped
+                return event.payload
         raise StoreError(f"run {self.run.path} holds no batch of step {step}; it is damaged")
 
     # What it leaves, and says

@@ -11,6 +11,7 @@ from coevo.errors import StoreError
 from coevo.runs import Run
 from coevo.runs.types import Ticket
 from coevo.training import batch as batches
+from coevo.training import effect
 from coevo.training.batch import Batch, Group
 from coevo.training.purse import spent_on
 from coevo.training.rowtext import pack, unpack
@@ -35,6 +36,7 @@ def commit_batch(parts: Parts, batch: Batch, rows: Sequence[Row], tickets: Seque
         "groups": [[group.key, group.state.id, group.kept, group.dropped] for group in batch.groups],
         "metrics": batches.figures(batch.groups),
         "reasons": batches.reasons(batch.groups),
+        "effective": effect.of_batch(batch.groups),
         "filter": dict(batch.filter),
         "timing": dict(batch.timing),
     }
@@ -59,6 +61,7 @@ def commit_update(parts: Parts, step: int, result: Update, timing: Mapping[str, 
         "lr": result.lr,
         "coefficient": result.coefficient,
         "metrics": dict(result.metrics),
+        "effective": effect.of_update(result),
         "entropy": result.entropy.to_dict(),
         "timing": dict(timing),
     }

@@ -18,6 +18,7 @@ from coevo.training.branch import changes
 from coevo.training.grpo import train_grpo
 from coevo.training.history import Past, curve, past_of, summary
 from coevo.training.opening import ENGINE_TRAINERS, KIND, Opened, Parent, Setup, opened
+from coevo.training.own import is_own
 from coevo.training.result import Observer, StoppedBy, TrainResult
 from coevo.training.settings import Recipe
 
@@ -227,7 +228,15 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
         }
     )
     evaluation = evaluation.model_copy(update={"tasks": tuple(map(absolute, evaluation.tasks))})
-    return recipe.model_copy(update={"states": states, "evaluate": evaluation})
+    parts = {_absolute_own(name): weight for name, weight in recipe.reward.parts.items()}
+    reward = recipe.reward.model_copy(update={"parts": parts})
+    return recipe.model_copy(update={"states": states, "evaluate": evaluation, "reward": reward})
+
+
+def _absolute_own(name: str) -> str:
+    """PATH.py:FUNCTION from the root; the name of a shipped part as it is."""
+    path, _, function = name.rpartition(":")
+    return f"{Path(path).expanduser().resolve()}:{function}" if is_own(name) else name
 
 
 def absolute(where: str) -> str:
