@@ -211,7 +211,7 @@ def start(base: Path, folder: Path) -> tuple[subprocess.Popen, str]:
     ]
     environ = {**os.environ, "TINKER_API_KEY": "not-a-secret"}
     process = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True, env=environ)
-    line = process.stdout.readline()
+    line = process.stdout.readline() if process.stdout else ""
     assert line.startswith("url: "), line
     return process, line.split()[1]
 

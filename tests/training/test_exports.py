@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -65,12 +66,11 @@ def recipe(**reward: float) -> Recipe:
 
 def ours(states: list[StartState], tasks, recipe: Recipe) -> list[list[float | None]]:
     """The rewards that coevo's own loop gives REPLIES, by state."""
-    policy = TablePolicy(lambda text, seed, call: "")
     found = []
     with InlinePool(lambda: Judges(list(tasks.values()))) as pool, reward_of(recipe.reward) as reward:
         for state in states:
             replies = iter(REPLIES)
-            policy = TablePolicy(lambda text, seed, call, replies=replies: next(replies))
+            policy: Any = TablePolicy(lambda text, seed, call, replies=replies: next(replies))
             rollouts = run_episodes(
                 policy, starts_of(state, len(REPLIES)), EpisodeConfig(truth=0), pool=pool, tasks=tasks, seed=7, step=0
             )

@@ -126,7 +126,7 @@ class TinkerEngine:
         return self._version
 
     def sample(self, prompts: Sequence[Prompt], *, each: Callable[[int, Sampled], None] | None = None) -> list[Sampled]:
-        """See `Engine`. Seeds are folded to 31 bits. At temperatures other than 1 log-probabilities are whatever the server reports."""
+        """See `Engine`. At temperatures other than 1 log-probabilities are whatever the server reports."""
         prompts = [self._fitting(i, prompt) for i, prompt in enumerate(prompts)]
         if not prompts:
             return []
@@ -134,7 +134,7 @@ class TinkerEngine:
             if not self._sampler:
                 self._sampler = self._remote.sampler(self._model)
             found: dict[int, Sampled] = {}
-            ends = self._codec.ends
+            ends, wide = self._codec.ends, self._remote.traits.name == wire.OURS
             for start in range(0, len(prompts), WAVE):
                 part = prompts[start : start + WAVE]
 
@@ -143,7 +143,7 @@ class TinkerEngine:
                     if each is not None:
                         each(start + i, one)
 
-                self._remote.sample(self._sampler, [(p.ids, wire.sampling(p, ends)) for p in part], arrived)
+                self._remote.sample(self._sampler, [(p.ids, wire.sampling(p, ends, wide=wide)) for p in part], arrived)
         return [found[i] for i in range(len(prompts))]
 
     def logprobs(

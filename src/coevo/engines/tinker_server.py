@@ -66,6 +66,7 @@ class TinkerServer:
 
     def close(self) -> None:
         """Take no more requests and let go of all models. Safe to call twice."""
+        self._http.closing = True
         self._http.shutdown()
         self._http.server_close()
         self._service.close()
@@ -143,7 +144,7 @@ class _Http(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], service: Service, key: str) -> None:
         super().__init__(address, _Handler)
-        self.service, self.key = service, key
+        self.service, self.key, self.closing = service, key, False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exception(), ConnectionError):  # a client that hangs up is its own affair
@@ -173,6 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(lambda: self.http.service.post(self.path.partition("?")[0], body))
 
     def _answer(self, work: Any) -> None:
+        if self.http.closing:  # a connection may outlive the listener
+            self.close_connection = True
+            return
         try:
             if not self._admitted():
                 raise Refusal(401, "the header X-API-Key is missing or wrong")

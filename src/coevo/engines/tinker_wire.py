@@ -140,11 +140,13 @@ def chunks(data: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return found
 
 
-def sampling(prompt: Prompt, ends: frozenset[int]) -> dict[str, Any]:
-    """`sampling_params`. A server takes stop tokens or stop strings, not both: with strings, end tokens are cut off here (`sampled`)."""
+def sampling(prompt: Prompt, ends: frozenset[int], *, wide: bool) -> dict[str, Any]:
+    """`sampling_params`. A server takes stop tokens or stop strings, not both: with strings, end tokens are cut off here (`sampled`).
+    `wide`: it takes seeds of any size; for others they are folded to 31 bits, which every server can hold."""
+    seed = prompt.seed if wide else (prompt.seed ^ (prompt.seed >> 31) ^ (prompt.seed >> 62)) & MAX_SEED
     return {
         "max_tokens": max(1, prompt.max_new),
-        "seed": (prompt.seed ^ (prompt.seed >> 31) ^ (prompt.seed >> 62)) & MAX_SEED,
+        "seed": seed,
         "temperature": prompt.temperature,
         "top_p": prompt.top_p,
         "stop": list(prompt.stop) or sorted(ends),
