@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -282,15 +283,16 @@ def test_a_kill_between_the_two_renames_is_mended(opened):
     assert sorted(p.name for p in where.parent.iterdir()) == ["s"]
 
 
-def test_a_disk_without_room_keeps_the_old_state(opened, monkeypatch):
+def test_a_disk_without_room_keeps_the_old_state(opened):
+    """A limit on the size of files stands for the full disk: writing fails halfway through the weights."""
     engine = opened()
     where = Path(engine.save("s"))
     before = {p.name: p.read_bytes() for p in where.iterdir()}
-    monkeypatch.setattr(
-        engine._policy._tokenizer,
-        "save_pretrained",
-        lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")),
-    )
-    with pytest.raises(StoreError, match="No space left on device"):
-        engine.save("s")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot save the state"):
+            engine.save("s")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {p.name: p.read_bytes() for p in where.iterdir()} == before and len(list(where.parent.iterdir())) == 1

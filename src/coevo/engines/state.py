@@ -7,6 +7,8 @@
 
 A state is written into a hidden folder, forced to the disk, and renamed: at any moment there is the old one, the new one, or (between
 two renames, mended by `recover`) the old one under a hidden name. Loading checks every file against `engine.json`.
+
+No state of a random generator is needed: sampling draws from each prompt's seed, dropout from (seed, version, pass), nothing else draws.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coevo.errors import ConfigError, StoreError
+from coevo.errors import CoevoError, ConfigError, StoreError
 
 FORMAT = 1
 RECORD = "engine.json"
@@ -91,10 +93,11 @@ def write(target: Path, record: Record, fill: Callable[[Path], None]) -> None:
         part.rename(target)
         _sync(target.parent)
         shutil.rmtree(old, ignore_errors=True)
-    except OSError as e:
-        raise StoreError(
-            f"cannot save the state {target}: {e.strerror or e}. The state before it, if any, is kept"
-        ) from e
+    except CoevoError:
+        raise
+    except Exception as e:  # safetensors reports a full disk by an error of its own
+        why = e.strerror if isinstance(e, OSError) and e.strerror else f"{type(e).__name__}: {e}"
+        raise StoreError(f"cannot save the state {target}: {why}. The state before it, if any, is kept") from e
     finally:
         shutil.rmtree(part, ignore_errors=True)
         recover(target)
