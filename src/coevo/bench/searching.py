@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from coevo.bench.records import record_of
 from coevo.bench.types import SearchRecord
 from coevo.errors import InfrastructureError, ModelError
 from coevo.evaluation.judges import Judges, deadline_s
-from coevo.evaluation.pool import Pool
+from coevo.evaluation.pool import InlinePool, Pool
 from coevo.evaluation.types import Evaluation
 from coevo.evolution.interrupts import FILE as STOP_FILE
 from coevo.evolution.result import Stop
@@ -47,14 +47,16 @@ _LOOK_S = 0.2
 class TaskPool:
     """One task's view of a pool whose workers judge many: what `search` takes. Closing it leaves the pool open."""
 
-    def __init__(self, pool: Pool, task: Task) -> None:
-        self._pool, self._task = pool, task.name
+    def __init__(self, pool: Pool, task: Task, lock: AbstractContextManager[Any] | None = None) -> None:
+        """`lock` is held while a job is handed in: a pool that works in the caller's thread must not be used by two of them."""
+        self._pool, self._task, self._lock = pool, task.name, lock or nullcontext()
         self._deadline_s = deadline_s(task)
         self.workers = pool.workers
 
     def submit(self, fn: Callable[..., Any], *args: Any, deadline_s: float | None = None) -> Future[Any]:
         """Run `fn(judge, *args)` in a worker, where `judge` judges this task."""
-        return self._pool.submit(on_task, self._task, fn, *args, deadline_s=deadline_s or self._deadline_s)
+        with self._lock:
+            return self._pool.submit(on_task, self._task, fn, *args, deadline_s=deadline_s or self._deadline_s)
 
     def close(self) -> None:
         """Does nothing: the pool is someone else's."""
@@ -142,6 +144,7 @@ class _Sailing:
         # An endpoint takes requests one by one, and needs no batch.
         self.shared = SharedModel(model, self.width, patience_s=PATIENCE_S) if model.batch > 1 else None
         self.lock = threading.Lock()
+        self.judging = threading.RLock() if isinstance(fleet.pool, InlinePool) else None
         self.waiting = deque(range(len(jobs)))
         self.under_way: set[Path] = set()
         self.records: dict[int, SearchRecord] = {}
@@ -207,7 +210,7 @@ class _Sailing:
                 result = search(
                     job.task,
                     run,
-                    pool=TaskPool(self.fleet.pool, job.task),
+                    pool=TaskPool(self.fleet.pool, job.task, self.judging),
                     config=job.config,
                     models=Ensemble([model], [1.0]),
                 )
