@@ -82,7 +82,7 @@ def real(*, quick: bool, data: Path, notify: Say) -> dict[str, Any]:
     return {
         "name": "real-quick" if quick else "real",
         "title": "SmolLM2-135M-Instruct on MBPP and HumanEval",
-        "model": "local,max_tokens=160,batch=32,threads=2",
+        "model": "local,max_tokens=192,temperature=0.7,batch=32,threads=2",
         "seeds": 1,
         "arms": ["search", "direct"],
         "suite": {
