@@ -13,8 +13,8 @@ from coevo.evolution.prompt import build_messages
 from coevo.evolution.types import Context, Edit, Rejection
 from coevo.mini.corpus import CorpusConfig, attempt_of
 from coevo.mini.families import draw_puzzle, family_named
-from coevo.mini.pretrain import SIZES, PretrainConfig, mini_folder, pretrain
-from coevo.mini.tokens import view_of
+from coevo.mini.pretrain import SIZES, PretrainConfig, batches, mini_folder, new_model, packed_loss, pretrain
+from coevo.mini.tokens import make_tokenizer, view_of
 from coevo.models import open_model
 from coevo.models.types import Request, StopReason
 from coevo.programs import Program
@@ -110,4 +110,26 @@ def test_the_tiny_model_edits_carelessly_and_in_the_right_form(tiny):
     copies = [m for m in made if m.rejection is Rejection.UNCHANGED]
     assert len(parsed) + len(copies) > 0.85 * len(made)
     assert len(copies) < 0.5 * len(made)
-    assert len({m.program.id for m in parsed}) > 0.5 * len(parsed)
+    assert len({m.program.id for m in parsed if m.program is not None}) > 0.5 * len(parsed)
+
+
+def test_replies_packed_side_by_side_cost_what_they_cost_alone(cache):
+    import torch
+
+    tokenizer = make_tokenizer()
+    model = new_model(FEW, tokenizer).eval()
+    rows = next(batches(FEW.model_copy(update={"batch": 4}), tokenizer))
+    with torch.no_grad():
+        both, replies = packed_loss(model, rows, 0.5)
+        prompt_nats, reply_nats = [], []
+        for prompt, answers in rows:
+            logits = model(input_ids=torch.tensor([prompt])).logits[0, :-1]
+            prompt_nats += torch.nn.functional.cross_entropy(
+                logits, torch.tensor(prompt[1:]), reduction="none"
+            ).tolist()
+            for answer in answers:
+                logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+                reply_nats += torch.nn.functional.cross_entropy(logits, torch.tensor(answer), reduction="none").tolist()
+    assert float(replies) == pytest.approx(sum(reply_nats) / len(reply_nats), rel=1e-5)
+    whole = (0.5 * sum(prompt_nats) + sum(reply_nats)) / (0.5 * len(prompt_nats) + len(reply_nats))
+    assert float(both) == pytest.approx(whole, rel=1e-5)

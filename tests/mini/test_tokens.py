@@ -74,7 +74,8 @@ def test_the_tokenizer_is_the_same_at_every_call_and_from_its_folder(tokenizer, 
     example = draw_example(CorpusConfig(), 0, 5)
     text = render(tokenizer, example.messages)
     assert render(again, example.messages) == text
-    assert encode(again, [text, example.reply]) == encode(tokenizer, [text, example.reply])
+    texts = [text, *example.replies]
+    assert encode(again, texts) == encode(tokenizer, texts)
     assert again.pad_token_id != again.eos_token_id
 
 
@@ -82,14 +83,15 @@ def test_the_tokenizer_is_the_same_at_every_call_and_from_its_folder(tokenizer, 
 def test_replies_of_the_corpus_are_edits_that_the_search_accepts(diff):
     config = CorpusConfig(write=0, diff=diff)
     copies = 0
-    for i in range(150):
+    for i in range(40):
         example = draw_example(config, 1, i)
         current = example.messages[1].content.rpartition("# Current program")[2]
         parent = Program.of(current.partition("```python\n")[2].partition("```")[0])
-        child = (apply_diff if diff else apply_rewrite)(parent, example.reply)
-        copies += child.rejection is Rejection.UNCHANGED
-        assert child.program is not None or child.rejection is Rejection.UNCHANGED, (child, example)
-    assert 5 < copies < 50
+        for reply in example.replies:
+            child = (apply_diff if diff else apply_rewrite)(parent, reply)
+            copies += child.rejection is Rejection.UNCHANGED
+            assert child.program is not None or child.rejection is Rejection.UNCHANGED, (child, example)
+    assert 10 < copies < 80
 
 
 def test_an_answer_makes_the_child_it_was_given():

@@ -30,12 +30,14 @@ Cases = tuple[Expression, ...]
 class CorpusConfig(Config):
     """Which examples, and how often."""
 
-    write: float = Field(default=0.2, ge=0, le=1)
+    write: float = Field(default=0.15, ge=0, le=1)
     """Share of examples that show the statement alone and answer with a program."""
     diff: float = Field(default=0.0, ge=0, le=1)
     """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
-    history: float = Field(default=0.4, ge=0, le=1)
+    history: float = Field(default=0.3, ge=0, le=1)
     """Share of the edits that show an earlier attempt."""
+    replies: int = Field(default=6, ge=1)
+    """Answers to each prompt, drawn independently."""
     listed: float = Field(default=0.5, ge=0, le=1)
     """Chance that a new expression is one of the statement's list; else it is any."""
     habits: dict[str, float] = Field(
@@ -56,7 +58,8 @@ class CorpusConfig(Config):
 @dataclass(frozen=True)
 class Example:
     messages: tuple[Message, ...]
-    reply: str
+    replies: tuple[str, ...]
+    """Several independent answers to the same prompt, which has to be computed only once for all of them."""
 
 
 def draw_example(config: CorpusConfig, seed: int, index: int) -> Example:
@@ -70,8 +73,8 @@ def draw_example(config: CorpusConfig, seed: int, index: int) -> Example:
     style = Edit.DIFF if rng.random() < config.diff else Edit.REWRITE
     context = Context(parent, history=tuple(attempt for attempt, _ in earlier))
     messages = build_messages(view_of(puzzle.statement), context, style=style)
-    child = _edited(config, puzzle, cases, rng)
-    return Example(messages, answer(puzzle, cases, child, style))
+    children = [_edited(config, puzzle, cases, rng) for _ in range(config.replies)]
+    return Example(messages, tuple(answer(puzzle, cases, child, style) for child in children))
 
 
 def answer(puzzle: Puzzle, cases: Cases, child: Cases, style: Edit) -> str:
@@ -153,5 +156,6 @@ def _written(config: CorpusConfig, puzzle: Puzzle, rng: random.Random) -> Exampl
     """The statement alone, and some program for it."""
     context = Context(Attempt(Program.of(puzzle.source(puzzle.start)), None))
     messages = build_messages(view_of(puzzle.statement), context, style=Edit.WRITE)
-    child = _changed(config, puzzle, puzzle.start, range(len(puzzle.cases)), rng)
-    return Example(messages, answer(puzzle, puzzle.start, child, Edit.WRITE))
+    start, all_cases = puzzle.start, range(len(puzzle.cases))
+    children = [_changed(config, puzzle, start, all_cases, rng) for _ in range(config.replies)]
+    return Example(messages, tuple(answer(puzzle, start, child, Edit.WRITE) for child in children))

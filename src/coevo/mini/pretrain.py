@@ -45,22 +45,22 @@ class PretrainConfig(Config):
     heads: int = Field(default=4, ge=1)
     init: float = Field(default=0.08, gt=0)
     """Standard deviation of the first weights: of a narrow model's, larger than the library's 0.02, from which it hardly starts."""
-    steps: int = Field(default=2000, ge=1)
+    steps: int = Field(default=1500, ge=1)
     batch: int = Field(default=16, ge=1)
-    """Examples of a step; none is ever seen twice."""
+    """Prompts of a step, each with several replies; none is ever seen twice."""
     lr: float = Field(default=4e-3, gt=0)
     """Highest learning rate of embeddings and norms (AdamW): reached linearly, left by half a cosine."""
     lr_matrices: float = Field(default=0.03, gt=0)
     """The same of all other matrices (Muon: orthogonalised momentum), which learn to copy in half the steps of AdamW."""
     warmup: int = Field(default=40, ge=0)
-    prompt: float = Field(default=0.2, ge=0, le=1)
+    prompt: float = Field(default=0.5, ge=0, lt=1)
     """Weight of the prompt's tokens in the loss, where a reply's have 1: feedback teaches what expressions are worth."""
     corpus: CorpusConfig = CorpusConfig()
 
 
 SIZES: dict[str, PretrainConfig] = {
     "mini": PretrainConfig(),
-    "tiny": PretrainConfig(hidden=64, layers=2, steps=400),
+    "tiny": PretrainConfig(hidden=64, layers=2, steps=300),
 }
 """mini: for studies, minutes. tiny: for tests, seconds."""
 
@@ -108,22 +108,28 @@ def pretrain(
     return out if out is not None else folder
 
 
-def batches(config: PretrainConfig, tokenizer: Any) -> Iterator[list[tuple[list[int], int]]]:
-    """The batches, in order: (ids, how many of them are the prompt) per example."""
+Row = tuple[list[int], list[list[int]]]
+"""Ids of a prompt, and of each of its replies."""
+
+
+def batches(config: PretrainConfig, tokenizer: Any) -> Iterator[list[Row]]:
+    """The batches, in order; those of a window are filled by length and then mixed."""
     for start in range(0, config.steps, _WINDOW):
         size = min(_WINDOW, config.steps - start)
         first = start * config.batch
         examples = [draw_example(config.corpus, config.seed, first + i) for i in range(size * config.batch)]
-        rows = sorted(_rows(tokenizer, examples), key=lambda row: len(row[0]))
+        rows = sorted(_rows(tokenizer, examples), key=lambda row: len(row[0]) + sum(map(len, row[1])))
         groups = [rows[i : i + config.batch] for i in range(0, len(rows), config.batch)]
         for i in array_stream(config.seed, "mini", "order", start).permutation(len(groups)):
             yield groups[int(i)]
 
 
-def _rows(tokenizer: Any, examples: list[Example]) -> list[tuple[list[int], int]]:
+def _rows(tokenizer: Any, examples: list[Example]) -> list[Row]:
     prompts = encode(tokenizer, [render(tokenizer, example.messages) for example in examples])
-    replies = encode(tokenizer, [example.reply + END for example in examples])
-    return [(prompt + reply, len(prompt)) for prompt, reply in zip(prompts, replies, strict=True)]
+    replies = iter(encode(tokenizer, [reply + END for example in examples for reply in example.replies]))
+    return [
+        (prompt, [next(replies) for _ in example.replies]) for prompt, example in zip(prompts, examples, strict=True)
+    ]
 
 
 def _make(config: PretrainConfig, tokenizer: Any, digest: str, folder: Path, notify: Callable[[str], None]) -> None:
@@ -183,7 +189,7 @@ def _trained(config: PretrainConfig, tokenizer: Any, notify: Callable[[str], Non
     )
     seen: list[tuple[float, float]] = []
     for step, rows in enumerate(batches(config, tokenizer), 1):
-        loss, reply = _loss(model, rows, config.prompt)
+        loss, reply = packed_loss(model, rows, config.prompt)
         model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -209,29 +215,56 @@ def warmed(config: PretrainConfig, step: int) -> float:
     return 0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2
 
 
-def _loss(model: Any, rows: list[tuple[list[int], int]], prompt_weight: float) -> tuple[Any, Any]:
+def packed_loss(model: Any, rows: list[Row], prompt_weight: float) -> tuple[Any, Any]:
     """Weighted mean cross-entropy of the batch, and the replies' own mean."""
     import torch
 
-    width = max(len(ids) for ids, _ in rows)
-    tokens = torch.tensor([ids + [0] * (width - len(ids)) for ids, _ in rows])
-    weights = torch.tensor(
-        [
-            [prompt_weight] * (prompt - 1) + [1.0] * (len(ids) - prompt) + [0.0] * (width - len(ids))
-            for ids, prompt in rows
-        ]
-    )
-    logits = model(input_ids=tokens).logits[:, :-1]  # Padding is on the right, where no real token looks.
-    losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none")
-    replies = losses[weights == 1.0]
-    return (losses * weights).sum() / weights.sum(), replies.detach().mean()
+    ids, places, blocks, sources, targets, weights = _packed(rows, prompt_weight)
+    later = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+    seen = (blocks[:, None, :] == 0) | (blocks[:, None, :] == blocks[:, :, None])
+    hidden = model.model(input_ids=ids, attention_mask=(seen & later)[:, None], position_ids=places, use_cache=False)
+    logits = model.lm_head(hidden.last_hidden_state.flatten(0, 1)[sources])
+    losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+    return (losses * weights).sum() / weights.sum(), losses[weights == 1].detach().mean()
+
+
+def _packed(rows: list[Row], prompt_weight: float) -> tuple[Any, ...]:
+    """Each prompt with its replies side by side in one sequence: a reply sees the prompt (block 0) and itself (its block), and
+    its positions follow the prompt's. Padding is a last block of its own.
+
+    Returns ids, positions and blocks, each (rows, width); then of every token to predict: where in the flattened batch it is
+    predicted, its id, and its weight.
+    """
+    import torch
+
+    width = max(len(prompt) + sum(map(len, replies)) for prompt, replies in rows)
+    ids, places, blocks, sources, targets, weights = [], [], [], [], [], []
+    for number, (prompt, replies) in enumerate(rows):
+        base, length = number * width, len(prompt)
+        sequence, place, block = list(prompt), list(range(length)), [0] * length
+        sources += range(base, base + length - 1)
+        targets += prompt[1:]
+        weights += [prompt_weight] * (length - 1)
+        for index, reply in enumerate(replies, 1):
+            at = base + len(sequence)
+            sources += [base + length - 1, *range(at, at + len(reply) - 1)]
+            targets += reply
+            weights += [1.0] * len(reply)
+            sequence += reply
+            place += range(length, length + len(reply))
+            block += [index] * len(reply)
+        rest = width - len(sequence)
+        ids.append(sequence + [0] * rest)
+        places.append(place + [0] * rest)
+        blocks.append(block + [len(replies) + 1] * rest)
+    return (*map(torch.tensor, (ids, places, blocks, sources, targets)), torch.tensor(weights))
 
 
 def _digest(config: PretrainConfig, tokenizer: Any) -> str:
     """SHA-256 over all that determines the weights; the first examples stand for the generator and the prompt builder."""
     count = min(FINGERPRINT, config.steps * config.batch)
     examples = [draw_example(config.corpus, config.seed, i) for i in range(count)]
-    text = [[[(m.role, m.content) for m in e.messages], e.reply] for e in examples]
+    text = [[[(m.role, m.content) for m in e.messages], e.replies] for e in examples]
     parts = [
         VERSION,
         config.model_dump(mode="json"),
@@ -249,4 +282,4 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-__all__ = ["SIZES", "PretrainConfig", "Size", "mini_folder", "new_model", "pretrain"]
+__all__ = ["SIZES", "PretrainConfig", "Size", "batches", "mini_folder", "new_model", "packed_loss", "pretrain"]
