@@ -53,7 +53,7 @@ def test_a_study_from_a_file_prints_tables_and_writes_results(file: Path, tmp_pa
 def test_minutes_that_do_not_suffice_end_with_3_and_the_command_that_goes_on(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = run(file, "--out", tmp_path / "x", "--minutes", 0.01)
+    found = run(file, "--out", tmp_path / "x", "--minutes", 0.00001)
     assert found.exit_code == 3, found.output
     assert "ended: minutes" in found.output and f"resume: coevo bench {file} --out {tmp_path / 'x'}" in found.output
     resume(tmp_path / "x", json=True)

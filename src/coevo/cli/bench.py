@@ -34,7 +34,7 @@ def bench(
         Path | None, typer.Option(help="Also write table, JSON, figures and page there, as in docs/results/meta.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Stop after so long; the same command goes on.")
+        float | None, typer.Option(min=1e-6, help="Stop after so long; the same command goes on.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, to see that everything runs.")] = False,
     sets: Annotated[
