@@ -8,6 +8,7 @@ many habits of editing, of which few are good. Which of them pay is left to rein
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class CorpusConfig(Config):
 
     write: float = Field(default=0.15, ge=0, le=1)
     """Share of examples that show the statement alone and answer with a program."""
-    diff: float = Field(default=0.0, ge=0, le=1)
+    diff: float = Field(default=0.85, ge=0, le=1)
     """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
     history: float = Field(default=0.3, ge=0, le=1)
     """Share of the edits that show an earlier attempt."""
@@ -43,15 +44,15 @@ class CorpusConfig(Config):
     habits: dict[str, float] = Field(
         default_factory=lambda: {
             "copy": 0.1,
-            "one": 0.45,
+            "one": 0.35,
             "two": 0.15,
-            "fresh": 0.15,
-            "failing": 0.1,
-            "informed": 0.05,
+            "three": 0.05,
+            "failing": 0.2,
+            "informed": 0.15,
         },
         min_length=1,
     )
-    """Weights of what an edit does. copy: nothing. one, two: that many cases get a new expression. fresh: all do. failing: one
+    """Weights of what an edit does. copy: nothing. one, two, three: that many cases get a new expression. failing: one
     that the feedback names as wrong. informed: that one, with an expression that agrees with the test shown."""
 
 
@@ -81,22 +82,23 @@ def answer(puzzle: Puzzle, cases: Cases, child: Cases, style: Edit) -> str:
     """The reply that makes `child` of `cases`, in the form that the style asks for."""
     if style is not Edit.DIFF:
         return f"```python\n{puzzle.source(child)}```"
-    old, new = puzzle.source(cases).rstrip("\n").split("\n"), puzzle.source(child).rstrip("\n").split("\n")
-    changed = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b] or [len(old) - 1]
-    hunks = []
-    for i in changed:
-        start = max(0, i - 1)  # The condition above the line, so that it is the only place.
-        before, after = "\n".join(old[start : i + 1]), "\n".join([*old[start:i], new[i]])
-        hunks.append(f"<<<<<<< SEARCH\n{before}\n=======\n{after}\n>>>>>>> REPLACE")
-    return "\n".join(hunks)
+    old, new = (_lines(puzzle, version) for version in (cases, child))
+    changed = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]] or [(old[-1], old[-1])]
+    return "\n".join(f"<<<<<<< SEARCH{a}\n======={b}\n>>>>>>> REPLACE" for a, b in changed)
+
+
+def _lines(puzzle: Puzzle, cases: Cases) -> list[str]:
+    """What a program says of each case, with the line end before it."""
+    marks = r"(?=\n    if k)|(?=\n    return)" if puzzle.family.shape == "chain" else r"(?=\n        \d)|(?=\n    })"
+    return re.split(marks, puzzle.source(cases).rstrip("\n"))[1 : len(cases) + 1]
 
 
 def attempt_of(puzzle: Puzzle, cases: Cases) -> Attempt:
     """A program with the fitness and feedback that its public tests give it."""
     results = []
-    for i, (k, a, b) in enumerate(puzzle.public, 1):
-        got, expected = cases[k].at(a, b), puzzle.expected(k, a, b)
-        said = "" if got == expected else f"solve({k}, {a}, {b}): got {got}, expected {expected}"
+    for i, (k, n) in enumerate(puzzle.public, 1):
+        got, expected = cases[k].at(n), puzzle.expected(k, n)
+        said = "" if got == expected else f"solve({k}, {n}): got {got}, expected {expected}"
         results.append(TestResult(f"test {i}", got == expected, "wrong", said))
     share = sum(result.passed for result in results) / len(results)
     return Attempt(Program.of(puzzle.source(cases)), share, share, feedback=suite_feedback(results))
@@ -129,15 +131,15 @@ def _attempts(puzzle: Puzzle, count: int, rng: random.Random) -> list[tuple[Atte
 
 def _edited(config: CorpusConfig, puzzle: Puzzle, cases: Cases, rng: random.Random) -> Cases:
     habit = rng.choices(list(config.habits), list(config.habits.values()))[0]
-    tests = [(k, a, b) for k, a, b in puzzle.public if cases[k].at(a, b) != puzzle.expected(k, a, b)][:3]
+    tests = [(k, n) for k, n in puzzle.public if cases[k].at(n) != puzzle.expected(k, n)][:3]
     if habit in ("failing", "informed") and tests:
-        k, a, b = rng.choice(tests)
+        k, n = rng.choice(tests)
         if habit == "failing":
             return _changed(config, puzzle, cases, [k], rng)
-        expected = puzzle.expected(k, a, b)
-        fitting = [e for e in puzzle.listed if e.at(a, b) == expected]
+        expected = puzzle.expected(k, n)
+        fitting = [e for e in puzzle.listed if e.at(n) == expected]
         return (*cases[:k], rng.choice(fitting), *cases[k + 1 :])
-    count = {"copy": 0, "one": 1, "two": 2, "fresh": len(cases), "failing": 1, "informed": 1}[habit]
+    count = {"copy": 0, "one": 1, "two": 2, "three": 3, "failing": 1, "informed": 1}[habit]
     return _changed(config, puzzle, cases, rng.sample(range(len(cases)), count), rng)
 
 

@@ -1,15 +1,15 @@
 """Puzzles that a small model can learn to solve by evolution: a function of several cases, each a small expression.
 
-    def solve(k, a, b):
+    def solve(k, n):
         if k == 0:
-            return a + b
+            return n + 2
         if k == 1:
-            return max(a, b)
-        return b - a
+            return n * n
+        return 9 - n
 
 The statement lists expressions that occur, and some that do not, in no order; which one belongs to which case only the tests
 tell. Tests are spread over the cases, so fitness counts the cases that are right, and the feedback of a failing test
-(`solve(1, 3, 4)`: got 7, expected 4) says which case is wrong and hints at its expression. What there is to learn, in order of
+(`solve(1, 3)`: got 5, expected 9) says which case is wrong and hints at its expression. What there is to learn, in order of
 difficulty: change one case and keep the others; change a failing case; take an expression of the list; take one that no right
 case has; take the one that agrees with the numbers. None of it is about one puzzle, so it can be carried to others.
 
@@ -33,8 +33,8 @@ Part = Literal["train", "validation", "test"]
 PARTS: dict[Part, range] = {"train": range(60), "validation": range(60, 75), "test": range(75, 100)}
 """Which puzzles belong to which part, by a hash of their cases in percent: no two parts share a solution, whatever the seed."""
 
-TOP = 6
-"""Arguments a and b lie in 1..TOP."""
+TOP = 9
+"""Arguments n lie in 1..TOP."""
 
 PUBLIC_PER_CASE = 2
 HIDDEN_PER_CASE = 4
@@ -42,33 +42,35 @@ HIDDEN_PER_CASE = 4
 
 @dataclass(frozen=True)
 class Expression:
-    """A small expression of a and b: its text, and what it is worth."""
+    """A small expression of n: its text, and what it is worth."""
 
     text: str
-    at: Callable[[int, int], int]
+    at: Callable[[int], int]
 
 
 COMMON = (
-    Expression("a + b", lambda a, b: a + b),
-    Expression("a - b", lambda a, b: a - b),
-    Expression("b - a", lambda a, b: b - a),
-    Expression("a * b", lambda a, b: a * b),
-    Expression("max(a, b)", max),
-    Expression("min(a, b)", min),
-    Expression("a + a", lambda a, b: a + a),
-    Expression("b + b", lambda a, b: b + b),
+    Expression("n + 2", lambda n: n + 2),
+    Expression("n + 5", lambda n: n + 5),
+    Expression("n - 1", lambda n: n - 1),
+    Expression("n - 4", lambda n: n - 4),
+    Expression("n * 2", lambda n: n * 2),
+    Expression("n * 3", lambda n: n * 3),
+    Expression("n * n", lambda n: n * n),
+    Expression("9 - n", lambda n: 9 - n),
+    Expression("n // 2", lambda n: n // 2),
+    Expression("n % 3", lambda n: n % 3),
 )
 """What training puzzles are made of."""
 
 RARE = (
-    Expression("a * a", lambda a, b: a * a),
-    Expression("abs(a - b)", lambda a, b: abs(a - b)),
-    Expression("b % a", lambda a, b: b % a),
-    Expression("a // b", lambda a, b: a // b),
-    Expression("a * b + 1", lambda a, b: a * b + 1),
-    Expression("max(a, b) - a", lambda a, b: max(a, b) - a),
-    Expression("(a + b) * 2", lambda a, b: (a + b) * 2),
-    Expression("a - b + 2", lambda a, b: a - b + 2),
+    Expression("n + 9", lambda n: n + 9),
+    Expression("n - 7", lambda n: n - 7),
+    Expression("n * 5", lambda n: n * 5),
+    Expression("20 - n", lambda n: 20 - n),
+    Expression("-n", lambda n: -n),
+    Expression("n * n + 1", lambda n: n * n + 1),
+    Expression("n * 2 - 3", lambda n: n * 2 - 3),
+    Expression("abs(n - 5)", lambda n: abs(n - 5)),
 )
 """Operators and nestings that no training puzzle holds."""
 
@@ -101,7 +103,7 @@ SEEN: dict[str, Family] = {
 UNSEEN: dict[str, Family] = {
     f.name: f
     for f in (
-        Family("chain8", "more cases than any training puzzle", 8, distractors=0),
+        Family("chain8", "more cases than any training puzzle", 8, distractors=1),
         Family("dict5", "another shape: a dict indexed by k", 5, "dict"),
         Family("rare5", "operators and nestings that no training puzzle holds", 5, pool=RARE),
         Family("wide4", "half of what is listed leads astray", 4, pool=(*COMMON, *RARE[:2]), distractors=4),
@@ -120,9 +122,9 @@ class Puzzle:
     cases: tuple[Expression, ...]
     listed: tuple[Expression, ...]
     start: tuple[Expression, ...]
-    public: tuple[tuple[int, int, int], ...]
-    """Arguments (k, a, b), in no order of cases."""
-    hidden: tuple[tuple[int, int, int], ...]
+    public: tuple[tuple[int, int], ...]
+    """Arguments (k, n), in no order of cases."""
+    hidden: tuple[tuple[int, int], ...]
 
     @property
     def statement(self) -> str:
@@ -132,14 +134,14 @@ class Puzzle:
         """The program with these cases."""
         return source(self.family.shape, [case.text for case in cases])
 
-    def expected(self, k: int, a: int, b: int) -> int:
-        return self.cases[k].at(a, b)
+    def expected(self, k: int, n: int) -> int:
+        return self.cases[k].at(n)
 
 
 def statement(cases: int, listed: Sequence[Expression]) -> str:
     """What a model is told of a puzzle."""
     return (
-        f"Write solve(k, a, b) for whole numbers. It has {cases} cases, k = 0 to {cases - 1}.\n"
+        f"Write solve(k, n) for whole numbers. It has {cases} cases, k = 0 to {cases - 1}.\n"
         f"Each case is one of: {'; '.join(e.text for e in listed)}."
     )
 
@@ -147,11 +149,11 @@ def statement(cases: int, listed: Sequence[Expression]) -> str:
 def source(shape: Shape, cases: Sequence[str]) -> str:
     """A program of this shape; the last case of a chain needs no condition."""
     if shape == "dict":
-        items = ", ".join(f"{k}: {text}" for k, text in enumerate(cases))
-        return f"def solve(k, a, b):\n    return {{{items}}}[k]\n"
+        items = "".join(f"        {k}: {text},\n" for k, text in enumerate(cases))
+        return f"def solve(k, n):\n    return {{\n{items}    }}[k]\n"
     *first, last = cases
     ifs = "".join(f"    if k == {k}:\n        return {text}\n" for k, text in enumerate(first))
-    return f"def solve(k, a, b):\n{ifs}    return {last}\n"
+    return f"def solve(k, n):\n{ifs}    return {last}\n"
 
 
 def part_of(cases: Sequence[Expression]) -> Part:
@@ -192,15 +194,15 @@ def _inputs(
     cases: Sequence[Expression],
     listed: Sequence[Expression],
     per_case: int,
-    used: frozenset[tuple[int, int, int]],
+    used: frozenset[tuple[int, int]],
     rng: random.Random,
-) -> tuple[tuple[int, int, int], ...]:
+) -> tuple[tuple[int, int], ...]:
     """Arguments for `per_case` tests of every case that tell its expression from as many listed ones as can be."""
-    found: list[tuple[int, int, int]] = []
+    found: list[tuple[int, int]] = []
     for k, case in enumerate(cases):
-        pairs = [(a, b) for a in range(1, TOP + 1) for b in range(1, TOP + 1) if (k, a, b) not in used]
-        drawn = rng.sample(pairs, 4 * per_case)
-        drawn.sort(key=lambda pair: sum(e is not case and e.at(*pair) == case.at(*pair) for e in listed))
-        found += [(k, a, b) for a, b in drawn[:per_case]]
+        numbers = [n for n in range(1, TOP + 1) if (k, n) not in used]
+        drawn = rng.sample(numbers, min(len(numbers), 2 * per_case))
+        drawn.sort(key=lambda n: sum(e is not case and e.at(n) == case.at(n) for e in listed))
+        found += [(k, n) for n in drawn[:per_case]]
     rng.shuffle(found)
     return tuple(found)

@@ -2,7 +2,7 @@
 
 The prompt of a search is mostly constant English, which a model of a million parameters has no use for. So the constant pieces
 are cut out of what `coevo.evolution.prompt.build_messages` really writes, and each becomes one token; so do the lines of the
-puzzles' programs, the expressions that statements list, and the parts of a failing test: its case, its arguments, the value
+puzzles' programs, the expressions that statements list, and the parts of a failing test: its case, its argument, the value
 expected. Whatever else a prompt or a reply holds is spelt in bytes, digits one by one: any text can be encoded, and decoding gives
 it back. The prompt itself is the one that every model gets.
 """
@@ -74,10 +74,10 @@ def pieces() -> list[str]:
 
 def _boilerplate() -> Iterator[str]:
     """The constant pieces of prompts and replies."""
-    program = Program.of(source("chain", ["a", "b"]))
+    program = Program.of(source("chain", ["n", "k"]))
     attempt = Attempt(program, 0.5, 0.5, feedback=_HOLE)
-    other = Attempt(Program.of(source("chain", ["b", "a"])), 0.25, 0.25, feedback=_HOLE)
-    third = Attempt(Program.of(source("chain", ["b", "b"])), 0.25, 0.25)
+    other = Attempt(Program.of(source("chain", ["k", "n"])), 0.25, 0.25, feedback=_HOLE)
+    third = Attempt(Program.of(source("chain", ["k", "k"])), 0.25, 0.25)
     contexts = [
         Context(attempt),
         Context(Attempt(program, 0.5, 0.5)),
@@ -98,12 +98,12 @@ def _boilerplate() -> Iterator[str]:
                 for attempts in (context.parent, *context.history, *context.inspirations):
                     text = text.replace(attempts.program.source.rstrip(), _HOLE)
                 yield from filter(None, _VARYING.split(text))
-    yield from ("```python\n", "\n```", "<<<<<<< SEARCH\n", "\n=======\n", "\n>>>>>>> REPLACE")
+    yield from ("```python\n", "\n```", "<<<<<<< SEARCH", "\n<<<<<<< SEARCH", "\n=======", "\n>>>>>>> REPLACE")
 
 
 def _measures() -> Iterator[str]:
     """What a prompt says of a program that passes so many of the public tests."""
-    program = Program.of(source("chain", ["a", "b"]))
+    program = Program.of(source("chain", ["n", "k"]))
     shares = {passed / tests for tests in _SUITES for passed in range(tests + 1)}
     for share in sorted(shares):
         _, user = build_messages(view_of(_HOLE), Context(Attempt(program, share, share)), style=Edit.REWRITE)
@@ -131,9 +131,9 @@ def _feedback() -> Iterator[str]:
             yield line
         else:
             yield from (f"\n{line}", f" {line}")
-    for a in range(1, TOP + 1):
-        yield from (f"{a}, {b}): got " for b in range(1, TOP + 1))
-    values = [e.at(a, b) for e in EXPRESSIONS.values() for a in range(1, TOP + 1) for b in range(1, TOP + 1)]
+    for n in range(1, TOP + 1):
+        yield f"{n}): got "
+    values = [e.at(n) for e in EXPRESSIONS.values() for n in range(1, TOP + 1)]
     for value in range(min(values), max(values) + 1):
         yield f", expected {value}"
     for k in range(MOST_CASES):
@@ -141,11 +141,11 @@ def _feedback() -> Iterator[str]:
 
 
 def _code() -> Iterator[str]:
-    """The lines of programs (of a dict, its items): a case and its expression are one token."""
+    """The lines of programs: a case and its expression are one token."""
     for shape in ("chain", "dict"):
         for text in EXPRESSIONS:
             whole = source(shape, [text] * MOST_CASES).rstrip("\n")
-            marks = r"(?=\n    if)|(?=\n    return)" if shape == "chain" else r"(?=, \d+: )|(?=}\[k\])"
+            marks = r"(?=\n    if)|(?=\n    return)" if shape == "chain" else r"(?=\n        \d)|(?=\n    })"
             yield from re.split(marks, whole)
 
 
