@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models peers clean
+.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models bench-operators bench-train bench-wait \
+	bench-meta peers clean
 
 demo: $(VENV)/.local
 	$(BIN)/coevo demo

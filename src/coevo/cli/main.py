@@ -24,6 +24,7 @@ from coevo.cli import (
     replay,
     resume,
     reward,
+    serve,
     status,
     synth,
     tasks,
@@ -63,6 +64,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("synth")(synth.synth)
 app.command("train")(train.train)
 app.command("bench")(bench.bench)
+app.command("serve")(serve.serve)
 app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")
 app.add_typer(tasks.app, name="tasks")
