@@ -31,11 +31,8 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def weights() -> Path:
-    """A model that has begun to speak."""
-    from coevo.mini.pretrain import SIZES, pretrain
-
-    return pretrain(config=SIZES["tiny"].model_copy(update={"steps": 40, "warmup": 10}))
+def weights(begun_mini: Path) -> Path:
+    return begun_mini
 
 
 def study(weights: Path, **changes: Any) -> StudyConfig:
