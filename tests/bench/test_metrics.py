@@ -27,8 +27,6 @@ def test_evolve_at_k_by_hand() -> None:
     assert metrics.curve(one, 5) == [0.2, 0.3, 0.3, 0.7, 0.7, 0.7]
     assert metrics.curve(one, 2) == [0.2, 0.3, 0.3]
     assert metrics.curve(record(start=None), 5) is None
-    assert metrics.mean_curve([one, record(), record(start=None)], 3) == pytest.approx([0.2, 0.25, 0.25, 0.45])
-    assert metrics.mean_curve([], 3) == []
 
 
 @given(st.lists(st.tuples(st.floats(0, 1) | st.none(), st.booleans()), max_size=20), st.integers(1, 25))

@@ -30,12 +30,6 @@ def curve(record: SearchRecord, evaluations: int) -> list[float] | None:
     return values[: evaluations + 1]
 
 
-def mean_curve(records: Iterable[SearchRecord], evaluations: int) -> list[float]:
-    """Mean of `curve` over records; empty without any."""
-    found = [values for record in records if (values := curve(record, evaluations)) is not None]
-    return [math.fsum(column) / len(found) for column in zip(*found, strict=True)] if found else []
-
-
 def gain_by_round(records: Sequence[SearchRecord]) -> list[float]:
     """How much a round raises the best public fitness, mean over searches; a search that has ended gains nothing."""
     rounds = max((step.round for record in records for step in record.steps), default=0)

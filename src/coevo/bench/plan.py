@@ -11,8 +11,6 @@ from coevo.bench.settings import REFERENCE, ArmConfig, StudyConfig, leaves, reci
 from coevo.bench.suites import TRAIN, VALIDATION
 from coevo.runs.jsontext import dumps
 
-PHASES = ("pilot", "states", "train", "select", "test", "probe")
-
 NEUTRAL = ("title", "pool", "ledger", "keep_runs")
 """Settings that change no result: a study may go on with others."""
 
@@ -25,6 +23,7 @@ class Unit:
     """One thing to do."""
 
     phase: str
+    """pilot, states, train, select, test or probe."""
     arm: str
     seed: int
     split: str = ""

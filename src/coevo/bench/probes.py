@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coevo.bench.searching import TaskPool
 from coevo.errors import InfrastructureError
 from coevo.evaluation.judge import Judge
 from coevo.evaluation.pool import Pool
+from coevo.evaluation.pool_task import TaskPool
 from coevo.evolution.prompt import TaskView, build_messages
 from coevo.evolution.records import Candidate
 from coevo.evolution.session import Setup

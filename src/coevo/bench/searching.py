@@ -12,18 +12,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from coevo.bench.records import record_of
 from coevo.bench.types import SearchRecord
 from coevo.errors import InfrastructureError, ModelError
-from coevo.evaluation.judges import Judges, deadline_s
 from coevo.evaluation.pool import InlinePool, Pool
-from coevo.evaluation.types import Evaluation
+from coevo.evaluation.pool_task import TaskPool
 from coevo.evolution.interrupts import FILE as STOP_FILE
 from coevo.evolution.result import Stop
 from coevo.evolution.search import search
@@ -33,56 +31,14 @@ from coevo.evolution.types import Rejection
 from coevo.models.ensemble import Ensemble
 from coevo.models.sharing import SharedModel
 from coevo.models.types import Model
-from coevo.programs import Program
 from coevo.runs import Budget, Run
-from coevo.tasks.types import Split, Task
+from coevo.tasks.types import Task
 
 PATIENCE_S = 900.0
 """A batch waits so long for a search that neither asks nor ends: longer than any evaluation may take."""
 
 _LOOK_S = 0.2
 """How often the caller looks whether it was asked to stop."""
-
-
-class TaskPool:
-    """One task's view of a pool whose workers judge many: what `search` takes. Closing it leaves the pool open."""
-
-    def __init__(self, pool: Pool, task: Task, lock: AbstractContextManager[Any] | None = None) -> None:
-        """`lock` is held while a job is handed in: a pool that works in the caller's thread must not be used by two of them."""
-        self._pool, self._task, self._lock = pool, task.name, lock or nullcontext()
-        self._deadline_s = deadline_s(task)
-        self.workers = pool.workers
-
-    def submit(self, fn: Callable[..., Any], *args: Any, deadline_s: float | None = None) -> Future[Any]:
-        """Run `fn(judge, *args)` in a worker, where `judge` judges this task."""
-        with self._lock:
-            return self._pool.submit(on_task, self._task, fn, *args, deadline_s=deadline_s or self._deadline_s)
-
-    def close(self) -> None:
-        """Does nothing: the pool is someone else's."""
-
-    def __enter__(self) -> TaskPool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-
-class _TaskJudge:
-    """In a worker: the part of a `Judge` that a search's jobs use, made only if they use it."""
-
-    def __init__(self, judges: Judges, task: str) -> None:
-        self._judges, self._task = judges, task
-
-    def evaluate(self, program: Program, *, split: Split, seed: int) -> Evaluation:
-        return self._judges.evaluate(self._task, program, split=split, seed=seed)
-
-
-def on_task(judges: Judges, task: str, fn: Callable[..., Any], *args: Any) -> Any:
-    """A pool's job: `fn(judge, *args)` with the judge of the task of that name."""
-    return fn(_TaskJudge(judges, task), *args)
 
 
 @dataclass(frozen=True)

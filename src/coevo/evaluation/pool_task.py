@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -17,14 +18,16 @@ from coevo.tasks.types import Split, Task
 class TaskPool:
     """A `Pool` over one with `Judges` as its workers' state; closing it leaves that one open."""
 
-    def __init__(self, pool: Pool, task: Task) -> None:
-        self._pool, self._task = pool, task.name
+    def __init__(self, pool: Pool, task: Task, lock: AbstractContextManager[Any] | None = None) -> None:
+        """`lock` is held while a job is handed in: a pool that works in the caller's thread must not be used by two of them."""
+        self._pool, self._task, self._lock = pool, task.name, lock or nullcontext()
         self._deadline_s = deadline_s(task)
         self.workers = pool.workers
 
     def submit(self, fn: Callable[..., Any], *args: Any, deadline_s: float | None = None) -> Future[Any]:
         """Run `fn(judge, *args)` in a worker, where `judge` judges this task."""
-        return self._pool.submit(on_task, self._task, fn, *args, deadline_s=deadline_s or self._deadline_s)
+        with self._lock:
+            return self._pool.submit(on_task, self._task, fn, *args, deadline_s=deadline_s or self._deadline_s)
 
     def close(self) -> None:
         """Does nothing: the pool is someone else's."""

@@ -58,11 +58,6 @@ def _line(source: str, match: re.Match[str]) -> str:
     return f"line {source.count(chr(10), 0, match.start()) + 1}"
 
 
-def has_marker(source: str) -> bool:
-    """Whether any marker line stands in a text."""
-    return _MARKER.search(source) is not None
-
-
 def without_markers(source: str) -> str:
     """The text without its marker lines."""
     return _MARKER.sub("", source)

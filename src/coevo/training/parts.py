@@ -7,7 +7,7 @@ import math
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -215,7 +215,3 @@ class Timed:
         if self._sampling:
             found["tokens_per_s"] = self._tokens / self._sampling
         return found
-
-
-def unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
