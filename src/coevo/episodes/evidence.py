@@ -25,7 +25,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coevo.episodes.standing import best_turn
+from coevo.episodes.standing import best_turn, truth_of
 from coevo.episodes.types import Rollout, Turn
 from coevo.evaluation.types import Evaluation, Outcome
 from coevo.tasks.types import Kind
@@ -79,7 +79,7 @@ def evidence_row(
         "prompt": rollout.prompt,
         "response": response_of(rollout.turns),
         "reward": reward if measured else None,
-        "truth": _truth(best) if measured and rollout.truth else None,
+        "truth": truth_of(rollout),
         "parts": dict(parts or {}),
         "contract_ok": all(t.judged.proposal.program is not None for t in rollout.turns) if measured else None,
         "meaning_ok": _is_right(evaluation, kind) if measured else None,
@@ -113,14 +113,6 @@ def response_of(turns: Sequence[Turn]) -> str:
         for part in ((f"<user>\n{turn.message}\n</user>",) if turn.message else ()) + (turn.text,)
     ]
     return "\n\n".join(said)
-
-
-def _truth(turn: Turn | None) -> float | None:
-    if turn is None:
-        return None
-    if turn.judged.proposal.program is None:
-        return 0.0
-    return turn.judged.hidden.fitness if turn.judged.hidden is not None else None
 
 
 def _is_right(evaluation: Evaluation | None, kind: Kind | str) -> bool:

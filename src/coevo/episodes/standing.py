@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from coevo.episodes.types import Judged, StartState, Turn
+from coevo.episodes.types import Judged, Rollout, StartState, Turn
 from coevo.evaluation.types import Evaluation
 from coevo.evolution.prompt import better
 from coevo.evolution.types import Attempt, Edit
@@ -58,6 +58,17 @@ def best_turn(turns: Sequence[Turn]) -> Turn | None:
         if outcome is not None and better(outcome, outcome_of(best.judged) if best else None):
             best = turn
     return best or (turns[-1] if turns else None)
+
+
+def truth_of(rollout: Rollout) -> float | None:
+    """Fitness on hidden tests of the program that an episode is known by; 0 without a program. None where the rollout says nothing, where
+    it was not asked for (`EpisodeConfig.truth`; a reply without a program is then no 0 either, or a mean would lean to 0), or not measured."""
+    turn = best_turn(rollout.turns)
+    if turn is None or rollout.unmeasured or not rollout.truth:
+        return None
+    if turn.judged.proposal.program is None:
+        return 0.0
+    return turn.judged.hidden.fitness if turn.judged.hidden is not None else None
 
 
 def is_perfect(config: TaskConfig, attempt: Attempt | None) -> bool:

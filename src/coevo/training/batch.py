@@ -14,7 +14,7 @@ from statistics import fmean
 from coevo.engines.types import Row
 from coevo.episodes.rows import rows_of
 from coevo.episodes.samples import samples_of
-from coevo.episodes.standing import best_turn
+from coevo.episodes.standing import truth_of
 from coevo.episodes.types import EpisodeConfig, Rollout, Sample, StartState
 from coevo.training.advantages import advantages, is_dead
 from coevo.training.filters import Decision
@@ -198,14 +198,6 @@ def fitness_after(row: Sequence[Sample]) -> float:
 def is_right(row: Sequence[Sample]) -> bool:
     """Whether a program of the episode passed every public test (kind open: gave a valid answer)."""
     return any((s.correctness or 0.0) >= RIGHT for s in row)
-
-
-def truth_of(rollout: Rollout) -> float | None:
-    """Fitness on hidden tests of what an episode is known by; 0 without a program; None where it was not judged so."""
-    turn = best_turn(rollout.turns)
-    if turn is None or turn.judged.proposal.program is None:
-        return None if turn is None else 0.0
-    return turn.judged.hidden.fitness if turn.judged.hidden is not None else None
 
 
 _REASONS = 20
