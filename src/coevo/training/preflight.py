@@ -39,6 +39,8 @@ class Plan:
     """Of one forward and backward pass at most: tokens x vocabulary, where it is known."""
     unfit: int = 0
     """Of the states looked at, those whose prompt does not fit."""
+    looked_at: int = 0
+    """States whose prompts were made."""
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -49,7 +51,7 @@ class Plan:
             found.append(f"memory: weights and optimizer {self.memory_mb:,.0f} MB{more}")
         if self.unfit:
             found.append(
-                f"{self.unfit} of {LOOKED_AT} states looked at do not fit the context; their rollouts are masked"
+                f"{self.unfit} of {self.looked_at} states looked at do not fit the context; their rollouts are masked"
             )
         return found
 
@@ -64,7 +66,8 @@ def preflight(
     context = engine.capabilities.max_tokens
     if context is not None and episode.max_tokens >= context:
         raise ConfigError(
-            f"episode.max_tokens = {episode.max_tokens} leaves no room for a prompt: the model's context is {context} tokens"
+            f"episode.max_tokens = {episode.max_tokens} leaves no room for a prompt: the model's context is {context} tokens; set it to "
+            f"{context // 2} or less"
         )
     openings = Openings(engine, tasks, episode)
     looked = [openings.of(state) for state in _some(states)]
@@ -84,7 +87,15 @@ def preflight(
     _require_memory(_ADAM * trained / 1e6, engine)
     rollouts = recipe.groups * recipe.group_size
     splits = 1 + (episode.truth > 0)
-    return Plan(rollouts, longest, reply, rollouts * turns * splits, memory, logits, len(unfit))
+    return Plan(rollouts, longest, reply, rollouts * turns * splits, memory, logits, len(unfit), len(looked))
+
+
+def with_fitting_replies(recipe: Recipe, engine: Engine) -> Recipe:
+    """The recipe with replies of at most half of the engine's context, unless it says itself how long they may be."""
+    context, episode = engine.capabilities.max_tokens, recipe.episode
+    if context is None or "max_tokens" in episode.model_fields_set or 2 * episode.max_tokens <= context:
+        return recipe
+    return recipe.model_copy(update={"episode": episode.model_copy(update={"max_tokens": max(1, context // 2)})})
 
 
 def _require_abilities(recipe: Recipe, engine: Engine) -> None:
