@@ -125,3 +125,8 @@ def meet(state: Any, mine: str, other: str) -> bool:
     while not Path(other).exists():
         time.sleep(0.01)
     return True
+
+
+def forking(state: Any, value: int) -> int:
+    """Returns twice: here, and in a child that it leaves behind."""
+    return value if os.fork() else -value

@@ -109,6 +109,11 @@ def test_what_cannot_be_pickled_is_still_told(pool: LocalPool) -> None:
         pool.submit(lambda state: 1)
 
 
+def test_a_job_that_returns_in_a_fork_answers_once(pool: LocalPool) -> None:
+    futures = [pool.submit(jobs.forking, i) for i in range(1, 30)]
+    assert [future.result(timeout=30) for future in futures] == list(range(1, 30))
+
+
 def test_a_dead_worker_costs_one_retry(pool: LocalPool, tmp_path: Path) -> None:
     others = [pool.submit(jobs.add, i, i) for i in range(50)]
     once = pool.submit(jobs.die, str(tmp_path / "once"), 1)

@@ -57,6 +57,8 @@ def enter(setup: Callable[[], Any], stack: ExitStack) -> Any:
 
 
 def _serve(connection: Connection, state: Any) -> None:
+    """Answer jobs one by one. What a job forked and let return ends here: its answer would be taken for that of the next job."""
+    own = os.getpid()
     while True:
         try:
             message = connection.recv_bytes()
@@ -69,6 +71,8 @@ def _serve(connection: Connection, state: Any) -> None:
             reply = DONE + pickle.dumps(fn(state, *args), pickle.HIGHEST_PROTOCOL)
         except BaseException as e:
             reply = FAILED + describe(e)
+        if os.getpid() != own:
+            os._exit(0)
         connection.send_bytes(reply)
 
 
