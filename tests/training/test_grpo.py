@@ -171,6 +171,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_the_run_ends_alike(stage: Any, 
         assert a.digest() == b.digest()
 
 
+def test_a_damaged_last_checkpoint_is_saved_again(stage: Any, tmp_path: Path) -> None:
+    plan = recipe(stage, steps=2, checkpoint_every=1)
+    last = train(plan, tmp_path / "run").last
+    assert last is not None
+    file = last / "model.safetensors"
+    before = file.read_bytes()
+    file.write_bytes(before[:1000])
+    again = go_on(tmp_path / "run")
+    assert again.last == last and file.read_bytes() == before
+    assert any("step-000002 cannot be read" in note for note in again.notes), again.notes
+    assert not go_on(tmp_path / "run").notes
+
+
 def _lengthen(path: Path, plan: Any) -> None:
     """As if the run had been made with this recipe, and stopped early."""
     from coevo.runs.jsontext import dumps

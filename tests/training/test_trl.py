@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,21 +63,21 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def _until_killed(config: Any, folder: Path, step: int) -> None:
+def _until_killed(config: Any, folder: Path, step: int, seam: str = "commit_batch") -> None:
     import torch
 
     from coevo.training import trl_trainer
 
     torch.set_num_threads(1)
-    commit = trl_trainer.commit_batch
+    commit = getattr(trl_trainer, seam)
 
-    def dying(parts: Any, batch: Any, *rest: Any) -> Any:
-        found = commit(parts, batch, *rest)
-        if batch.step == step:
+    def dying(parts: Any, what: Any, *rest: Any) -> Any:
+        found = commit(parts, what, *rest)
+        if (what if seam == "commit_update" else what.step) == step:
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    trl_trainer.commit_batch = dying
+    setattr(trl_trainer, seam, dying)
     go_on(folder) if (folder / "run.db").exists() else train(config, folder)
 
 
@@ -99,8 +100,40 @@ def test_a_killed_run_repeats_committed_batches_and_ends_with_the_same_weights(
         Run.open(tmp_path / "killed" / "run", write=False) as other,
     ):
         assert one.digest() == other.digest()
-    a, b = (load_file(result.last / "model.safetensors") for result in (whole, killed))
+    a, b = (load_file(last / "model.safetensors") for last in (whole.last, killed.last))
     assert all((a[key] == b[key]).all() for key in a)
+
+
+def test_what_was_left_when_an_update_was_the_last_thing_kept_is_made_up_for(
+    one_thread: None, stage: Any, tmp_path: Path
+) -> None:
+    """Killed between an update and its evaluation and checkpoint, also after the last step, and then robbed of TRL's own checkpoints: evaluations
+    and checkpoints are of the weights that they name."""
+    config = recipe(
+        stage,
+        steps=5,
+        trainer="trl",
+        checkpoint_every=2,
+        checkpoints=9,
+        entropy={"floor": 2.0},
+        evaluate={"tasks": [str(stage.other)], "every": 1, "samples": 2},
+    )
+    whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
+    train(config, whole)
+    for step in (3, 5):
+        process = multiprocessing.get_context("spawn").Process(
+            target=_until_killed, args=(config, killed, step, "commit_update")
+        )
+        process.start()
+        process.join(180)
+        assert process.exitcode == -signal.SIGKILL
+    shutil.rmtree(killed / "trl")
+    assert go_on(killed).steps == 5
+    with Run.open(whole, write=False) as one, Run.open(killed, write=False) as other:
+        assert one.digest() == other.digest()
+    for step in (2, 4, 5):
+        a, b = (load_file(run / "checkpoints" / f"step-{step:06d}" / "model.safetensors") for run in (whole, killed))
+        assert all((a[key] == b[key]).all() for key in a), step
 
 
 def test_a_step_without_signal_leaves_the_weights_alone(stage: Any, tmp_path: Path) -> None:

@@ -93,10 +93,13 @@ class Checkpoints:
     """Those of one run that is being written."""
 
     def __init__(self, engine: Engine, run: Path, keep: int) -> None:
-        self._engine, self._run, self._keep = engine, run, keep
+        self.engine, self._run, self._keep = engine, run, keep
+        self._damaged: set[int] = set()
+        """Steps whose checkpoint could not be read; saved again where the run comes by them."""
 
     def has(self, step: int) -> bool:
-        return any(one.step == step for one in found(self._run))
+        """Whether there is one of `step`, as far as is known a good one."""
+        return step not in self._damaged and any(one.step == step for one in found(self._run))
 
     def save(self, step: int, *, card: str, about: Mapping[str, Any], best: int | None) -> Path:
         """Save the engine's state as that of `step`, then let go of what need not be kept.
@@ -105,7 +108,7 @@ class Checkpoints:
         """
         path = self._run / FOLDER / name_of(step)
         try:
-            where = self._engine.save(path.name)
+            where = self.engine.save(path.name)
             path.mkdir(parents=True, exist_ok=True)
             here = Path(where).resolve() == path.resolve()
             _write(path / CARD, card)
@@ -117,6 +120,7 @@ class Checkpoints:
                 f"cannot save checkpoint {path}: {why}. Every step up to {step} is kept in {self._run / 'run.db'}, and "
                 f"{self._kept()}; free some space, then `coevo resume {self._run}` goes on"
             ) from e
+        self._damaged.discard(step)
         self._prune(best)
         return path
 
@@ -129,9 +133,10 @@ class Checkpoints:
             if one.step > up_to:
                 continue  # Newer than the last step that is in the database: a power cut took those.
             try:
-                self._engine.load(one.state, with_optimizer=True)
+                self.engine.load(one.state, with_optimizer=True)
                 return one.step
             except StoreError as e:
+                self._damaged.add(one.step)
                 note(f"checkpoint {one.path.name} cannot be read and is passed over: {e}")
         return None
 

@@ -27,7 +27,7 @@ from coevo.training.checkpoints import Checkpoints
 from coevo.training.history import past_of
 from coevo.training.own import own_digests
 from coevo.training.parts import Parts
-from coevo.training.preflight import Plan, preflight
+from coevo.training.preflight import Plan, preflight, with_fitting_replies
 from coevo.training.purse import Purse
 from coevo.training.settings import Recipe
 from coevo.training.sinks import Mirrors
@@ -131,6 +131,14 @@ def opened(
             notify=notify,
         )
         engine = stack.enter_context(closing(reopen()))
+        if not existing:
+            recipe = with_fitting_replies(recipe, engine)
+            if recipe is not setup.recipe:
+                setup = setup.model_copy(update={"recipe": recipe})
+                notify(
+                    f"episode.max_tokens: {recipe.episode.max_tokens}, half of the model's context of "
+                    f"{engine.capabilities.max_tokens} (--set episode.max_tokens=N for another bound)"
+                )
         looked = [state for found in fixed.values() for state in found]
         plan = preflight(recipe, engine, looked, everything, base=setup.weights)
         if not existing:
@@ -138,12 +146,14 @@ def opened(
         opened_pool = stack.enter_context(open_judges(pool or recipe.pool, everything.values(), sandbox=recipe.sandbox))
         run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
         notes: list[str] = []
-        engine, restored = _restored(reopen, engine, run, setup, notes)
+        saved = Checkpoints(engine, path, recipe.checkpoints)
+        restored = _restored(reopen, saved, run, setup, notes)
+        engine = saved.engine
         stack.callback(engine.close)
         if recipe.trainer == "trl":
             from coevo.training.trl_policy import TrlPolicy
 
-            engine = TrlPolicy.over(engine)
+            engine = saved.engine = TrlPolicy.over(engine)
         parts = Parts(
             run=run,
             recipe=recipe,
@@ -152,7 +162,7 @@ def opened(
             tasks=everything,
             states=states,
             purse=Purse(run, engine, recipe.episode),
-            checkpoints=Checkpoints(engine, path, recipe.checkpoints),
+            checkpoints=saved,
             mirrors=Mirrors(recipe.sinks, path, recipe.model_dump(mode="json")),
             begin=setup.parent.step if setup.parent else 0,
             branch=path.name if setup.parent else "main",
@@ -201,23 +211,28 @@ def _changes_of(run: Run) -> list[Change]:
     return []
 
 
-def _restored(
-    reopen: Callable[[], Engine], engine: Engine, run: Run, setup: Setup, notes: list[str]
-) -> tuple[Engine, int]:
-    """An engine that holds the newest state of a run, and that state's step: a checkpoint's, or what the run began with.
+def _restored(reopen: Callable[[], Engine], saved: Checkpoints, run: Run, setup: Setup, notes: list[str]) -> int:
+    """Bring the engine of `saved` to the newest state of a run; that state's step: a checkpoint's, or what the run began with.
 
-    `engine` was just opened; where a damaged checkpoint may have left parts of itself in it, another one is opened.
+    The engine was just opened; where a damaged checkpoint may have left parts of itself in it, another one takes its place.
     """
     past = past_of(run)
-    step = Checkpoints(engine, run.path, setup.recipe.checkpoints).restore(up_to=past.made, note=notes.append)
+    up_to = past.made
+    if setup.recipe.trainer == "trl":
+        # The optimizer's state is TRL's: without its checkpoint the updates are repeated from the weights the run began with.
+        from coevo.training.trl_trainer import FOLDER, latest_checkpoint, steps_of
+
+        newest = latest_checkpoint(run.path / FOLDER, up_to=past.made * setup.recipe.epochs)
+        up_to = steps_of(newest) // setup.recipe.epochs if newest else past.begin
+    step = saved.restore(up_to=up_to, note=notes.append)
     if step is not None:
-        return engine, step
+        return step
     if notes:
-        engine.close()
-        engine = reopen()
+        saved.engine.close()
+        saved.engine = reopen()
     if setup.parent is not None:
-        engine.load(setup.parent.state, with_optimizer=True)
-    return engine, past.begin
+        saved.engine.load(setup.parent.state, with_optimizer=True)
+    return past.begin
 
 
 def _require_same(setup: Setup, path: Path, *, tasks: str, states: str, rewards: dict[str, str]) -> None:
@@ -242,7 +257,7 @@ def _require_honest_reward(recipe: Recipe, notify: Callable[[str], None]) -> Non
     from coevo.training.audit import gate
 
     for warning in gate(recipe).warnings[:_TOLD]:
-        notify(f"reward: {warning}")
+        notify(f"reward, on recorded tasks: {warning}")
 
 
 _TOLD = 3

@@ -103,12 +103,14 @@ class TrlLoop(Loop):
     def run(self) -> tuple[StoppedBy, str]:
         """Let TRL train until something ends it."""
         self.parts.recall_policy_states()
-        if (end := self.end()) is not None:
+        made = self.past.made
+        if self.parts.restored == made:  # Else the weights are of an earlier step, and `told` comes by this one again.
+            self.after(made)
+        if (end := self.end()) is not None and (made == self.past.begin or self.parts.checkpoints.has(made)):
             return end
         self.trainer = make_trainer(self)
         self.policy.trainer = self.trainer
-        newest = latest_checkpoint(self.parts.run.path / FOLDER)
-        self.after(self.past.made)
+        newest = latest_checkpoint(self.parts.run.path / FOLDER, up_to=made * self.parts.recipe.epochs)
         try:
             with _plainly():
                 self.trainer.train(resume_from_checkpoint=str(newest) if newest else None)
@@ -128,8 +130,8 @@ class TrlLoop(Loop):
         step = self.trainer.state.global_step // recipe.epochs + 1
         self.step_now = step
         self.rows, self.why = self._rows_of(step)
-        loss = self.parts.loss_at(step, self.past.entropy)
-        self.trainer.entropy_coef, self.trainer._entropy_bonus_enabled = loss.entropy, bool(loss.entropy)
+        bonus = self._entropy_bonus(step)
+        self.trainer.entropy_coef, self.trainer._entropy_bonus_enabled = bonus, bool(bonus)
         places = recipe.groups * recipe.group_size
         ends = min(self.policy.codec.ends, default=0)
         blank = Row((ends, ends), 1, (0.0,), (False,), (0.0,))
@@ -160,6 +162,13 @@ class TrlLoop(Loop):
             ]
         return rows, batch.skipped
 
+    def _entropy_bonus(self, step: int) -> float:
+        """Coefficient of the entropy bonus at a step; where its update is repeated, the one it had."""
+        if step > self.past.made:
+            return self.parts.loss_at(step, self.past.entropy).entropy
+        events = self.parts.run.events(kinds=("update",))
+        return next((event.payload["coefficient"] for event in events if event.step == step), 0.0)
+
     # What TRL tells
 
     def before_optimizer(self) -> None:
@@ -181,6 +190,8 @@ class TrlLoop(Loop):
         if self.trainer.state.global_step % recipe.epochs:
             return False
         self.policy.made = self.trainer.state.global_step
+        if step < self.past.made:  # Repeated, on the way to the last that was made.
+            return step % recipe.checkpoint_every == 0
         if step > self.past.made:
             self._commit(step, logs)
         self.after(step)
@@ -221,7 +232,7 @@ class TrlLoop(Loop):
         """TRL has left its checkpoint: leave ours, which others can use, beside it."""
         self.past = past_of(self.parts.run)
         best = self.past.best
-        self.parts.save(self.past.made, best[0] if best else None)
+        self.parts.save(self.trainer.state.global_step // self.parts.recipe.epochs, best[0] if best else None)
 
     def save_when_due(self, step: int, new_best: bool) -> None:
         """Ours follow TRL's, so that there is never one of ours without the optimizer's state (see `saved`)."""
@@ -276,10 +287,15 @@ def _plainly() -> Iterator[None]:
             hf.enable_progress_bar()
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """TRL's newest whole checkpoint: the state file is what it writes last."""
+def latest_checkpoint(folder: Path, *, up_to: int) -> Path | None:
+    """TRL's newest whole checkpoint of at most `up_to` optimizer steps: the state file is what it writes last."""
     found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return max((path for path in found if steps_of(path) <= up_to), key=steps_of, default=None)
+
+
+def steps_of(checkpoint: Path) -> int:
+    """Optimizer steps behind one of TRL's checkpoints."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def make_trainer(loop: TrlLoop) -> Any:
