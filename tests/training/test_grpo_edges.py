@@ -13,11 +13,16 @@ pytest.importorskip("torch", reason="training needs torch (extra train)")
 from safetensors.numpy import load_file
 
 from coevo.config import parse
+from coevo.episodes.types import Source, StartState
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError, TaskError, UsageError
+from coevo.evolution.types import Attempt, Context, Edit
 from coevo.runs import Run
-from coevo.training.history import curve
+from coevo.tasks import load_task, task_digest
+from coevo.training.history import curve, past_of
 from coevo.training.session import go_on, train
 from coevo.training.settings import Recipe
+from coevo.trajectories.folder import write_folder
+from coevo.trajectories.rows import Trajectory
 from tests.training.recipes import recipe
 from tests.training.tiny_policy import write_task
 
@@ -70,6 +75,24 @@ def test_what_is_measured_must_not_train_under_any_name(stage: Any, tmp_path: Pa
     refused(recipe(stage, evaluate=both), out, ConfigError, r"'three' is in evaluate\.tasks and among those trained on")
     missing = {"mix": {"statement": 1}, "tasks": [str(stage.task)]}
     assert recipe(stage, states=missing, evaluate={"tasks": [str(stage.other)]})
+
+
+def test_a_data_set_measured_by_another_judge_is_refused(stage: Any, tmp_path: Path) -> None:
+    """Its programs' fitness would stand against that of replies by the judge of today."""
+    task = load_task(write_task(tmp_path / "task" / "three", (4, 7, 2)))
+    start = Attempt(task.start, fitness=0.5, correctness=0.5)
+    state = StartState("s", "three", Context(start), Edit.REWRITE, Source.SYNTH)
+    row = Trajectory(state, task_digest=task_digest(task), next=start)
+    write_folder(tmp_path / "data", {"train": lambda: [row]}, facts=dict)
+    mix = {"mix": {"synth": 1.0}, "trajectories": [str(tmp_path / "data")]}
+    train(recipe(stage, steps=0, states={"tasks": [str(task.folder)], **mix}), tmp_path / "same")
+    write_task(tmp_path / "task" / "three", (4, 7, 3))
+    refused(
+        recipe(stage, states={"tasks": [str(task.folder)], **mix}),
+        tmp_path / "run",
+        ConfigError,
+        "measured on another task 'three'",
+    )
 
 
 def test_prompts_and_replies_must_fit_the_context(stage: Any, tmp_path: Path) -> None:
@@ -165,6 +188,43 @@ def test_a_machine_that_cannot_measure_ends_the_run_and_says_why(stage: Any, tmp
     with Run.open(tmp_path / "run", write=False) as run:
         evidence = list(run.rollouts())
     assert all(row["reward"] is None and row["truth"] is None for row in evidence if row["unmeasured_reason"])
+
+
+def out_of_order(folder: Path) -> Path:
+    """A task whose programs run, and whose judge fails."""
+    task = write_task(folder, (1, 2, 3))
+    (task / "task.yaml").write_text((task / "task.yaml").read_text() + "checker: {name: custom}\n")
+    (task / "checker.py").write_text(
+        "def check(output, expected, arguments):\n    raise RuntimeError('out of order')\n"
+    )
+    return task
+
+
+def test_the_share_that_cannot_be_measured_is_that_of_the_step_and_not_of_a_round(stage: Any, tmp_path: Path) -> None:
+    broken = out_of_order(tmp_path / "broken")
+    plan = recipe(stage, steps=4, unmeasured=0.7, states={"tasks": [str(stage.task), str(broken)]})
+    train(plan, tmp_path / "run")
+    rows, batches = told(tmp_path / "run")
+    rounds = [[group[0] for group in batch["groups"]] for batch in batches]
+    assert any(len(keys) == 3 for keys in rounds)
+    assert not [row["skipped"] for row in rows if "could not be measured" in row["skipped"]]
+
+
+def test_an_evaluation_that_measures_nothing_is_not_a_zero(stage: Any, tmp_path: Path) -> None:
+    """Its judge fails on every program but the start."""
+    held = write_task(tmp_path / "held", (1, 2, 3))
+    (held / "task.yaml").write_text((held / "task.yaml").read_text() + "checker: {name: custom}\n")
+    (held / "checker.py").write_text(
+        "def check(output, expected, arguments):\n    if output != arguments[1]:\n        raise RuntimeError('out of order')\n    return False\n"
+    )
+    plan = recipe(stage, steps=2, evaluate={"tasks": [str(held)], "every": 1, "samples": 3, "patience": 1})
+    result = train(plan, tmp_path / "run")
+    with Run.open(tmp_path / "run", write=False) as run:
+        found = [event.payload["metrics"] for event in run.events(kinds=("evaluated",))]
+        past = past_of(run)
+    assert result.steps == 2 and [row["tasks_measured"] for row in found] == [0, 0, 0]
+    assert all("fitness" not in row for row in found)
+    assert past.best is None and past.since_best == 0 and result.best is None
 
 
 def test_a_loss_that_is_not_finite_leaves_the_weights_and_ends_the_run(stage: Any, tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ class Evaluator:
 
 
 def figures(groups: Sequence[Group]) -> dict[str, float]:
-    """Means over tasks of means over a task's rollouts; `best_*` are means over tasks of the best rollout by public tests."""
+    """Means over tasks of means over a task's rollouts; `best_*` are means over tasks of the best rollout by public tests. Where not one
+    rollout could be measured there is no fitness: such an evaluation is neither best nor worse."""
     rows = [row for row in map(_of_task, groups) if row]
     names = dict.fromkeys(name for row in rows for name in row)
     found = {name: fmean(row[name] for row in rows if name in row) for name in names}
-    found["fitness"] = found.get("fitness", 0.0)
     found["tasks"] = len(groups)
     found["tasks_measured"] = len(rows)
     return found

@@ -109,7 +109,7 @@ class Loop:
             memory = decision.state
             new = batches.filtered(new, decision)
             groups += new
-            if skipped := self._unmeasurable(new):
+            if skipped := self._unmeasurable(groups):
                 break
             open_places = [i for i, group in zip(open_places, new, strict=True) if self._replaceable(group)]
             if not open_places:

@@ -38,26 +38,27 @@ class Past:
     """The last step whose update is there: `batch`, or one less."""
     kl: float | None = None
     """Of the last update that measured it."""
-    evaluated: tuple[tuple[int, float], ...] = ()
-    """(step, score) of the evaluations, in order."""
+    evaluated: tuple[tuple[int, float | None], ...] = ()
+    """(step, score) of the evaluations, in order; no score where nothing could be measured."""
 
     @property
     def best(self) -> tuple[int, float] | None:
         """The best evaluation, the earliest among equals."""
-        return max(self.evaluated, key=lambda pair: (pair[1], -pair[0]), default=None)
+        scored = [(step, score) for step, score in self.evaluated if score is not None]
+        return max(scored, key=lambda pair: (pair[1], -pair[0]), default=None)
 
     @property
     def since_best(self) -> int:
-        """Evaluations after the best one."""
+        """Evaluations after the best one; those that measured nothing do not count."""
         best = self.best
-        return sum(1 for step, _ in self.evaluated if best is not None and step > best[0])
+        return sum(1 for step, score in self.evaluated if best is not None and score is not None and step > best[0])
 
 
 def past_of(run: Run) -> Past:
     """Fold a run's events."""
     begin = batch = made = 0
     filters, entropy, kl = FilterState(), EntropyState(), None
-    evaluated: list[tuple[int, float]] = []
+    evaluated: list[tuple[int, float | None]] = []
     for event in run.events(kinds=("branched", "batch", "update", "evaluated")):
         row, step = event.payload, event.step or 0
         if event.kind == "branched":
@@ -68,7 +69,7 @@ def past_of(run: Run) -> Past:
             made, entropy = step, EntropyState.from_dict(row["entropy"])
             kl = row.get("metrics", {}).get("kl", kl)
         if event.kind == "evaluated":
-            evaluated.append((step, row["metrics"][SCORE]))
+            evaluated.append((step, row["metrics"].get(SCORE)))
     return Past(filters, entropy, begin, batch, made, kl, tuple(evaluated))
 
 
@@ -111,7 +112,7 @@ def summary(run: Run) -> dict[str, Any]:
         wall = sum(row["wall_s"] for row in walls)
         found["step_s"] = wall / len(walls)
         found["wait_share"] = sum(row.get("wait_s", 0.0) for row in walls) / wall
-    judged = list(evaluations(run))
+    judged = [row for row in evaluations(run) if SCORE in row]
     if judged:
         found["eval_first"], found["eval_last"] = judged[0], judged[-1]
         found["eval_best"] = max(judged, key=lambda row: (row[SCORE], -row["step"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coevo.episodes.types import Source, StartState
@@ -16,7 +16,7 @@ from coevo.tasks.loader import load_task, task_digest
 from coevo.tasks.types import Task
 from coevo.training.settings import StatesConfig
 from coevo.training.states import thinned
-from coevo.trajectories.folder import read_states
+from coevo.trajectories.folder import read_trajectories
 from coevo.trajectories.lineage import context_of, evaluation_seed, outline, trace
 from coevo.trajectories.rows import state_id
 from coevo.trajectories.settings import LineageConfig
@@ -31,7 +31,7 @@ def fixed_states(
     """The states of every source in the mix but the policy's own, and all tasks that states are about.
 
     Tasks that only states name are looked up among the shipped ones and, for recorded searches, where the run says. Raises
-    `ConfigError` that names the states whose task is not to be found.
+    `ConfigError` that names the states whose task is not to be found, or is not the one that they were measured on.
     """
     wanted = {Source(name) for name, share in config.mix.items() if share > 0} - {Source.POLICY}
     known = dict(tasks)
@@ -39,8 +39,10 @@ def fixed_states(
     if Source.STATEMENT in wanted:
         found[Source.STATEMENT] = [statement_state(task) for task in tasks.values()]
     for source in sorted(wanted - {Source.STATEMENT}):
-        states = thinned(_recorded(config, source, known), limit=config.limit, seed=seed, name=source.value)
+        measured: dict[tuple[str, str], str] = {}
+        states = thinned(_recorded(config, source, known, measured), limit=config.limit, seed=seed, name=source.value)
         _require_tasks(states, known)
+        _require_same_tasks(measured, {state.task for state in states}, known)
         found[source] = states
     return found, known
 
@@ -59,9 +61,16 @@ def _state(task: Task, context: Context, style: Edit, source: Source) -> StartSt
     return StartState(state_id(task.name, style, context), task.name, context, style, source)
 
 
-def _recorded(config: StatesConfig, source: Source, known: dict[str, Task]) -> Iterator[StartState]:
+def _recorded(
+    config: StatesConfig, source: Source, known: dict[str, Task], measured: dict[tuple[str, str], str]
+) -> Iterator[StartState]:
+    """`measured` takes in which tasks the data sets are about: (name, digest) to the folder."""
     for folder in config.trajectories:
-        yield from (state for state in read_states(folder, split=SPLIT) if state.source is source)
+        for row in read_trajectories(folder, split=SPLIT):
+            if row.state.source is source:
+                if row.task_digest:
+                    measured.setdefault((row.state.task, row.task_digest), folder)
+                yield row.state
     if source is Source.SEARCH:
         for path in config.runs:
             yield from states_of_run(Path(path), known)
@@ -105,6 +114,18 @@ def _require_tasks(states: Iterable[StartState], known: dict[str, Task]) -> None
     if missing:
         shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         raise ConfigError(f"states are about tasks that cannot be found: {shown}. Add their folders to states.tasks")
+
+
+def _require_same_tasks(
+    measured: Mapping[tuple[str, str], str], used: Container[str], known: Mapping[str, Task]
+) -> None:
+    """A reward compares what a state's program was worth with what a reply is worth: both by one judge."""
+    for (name, digest), folder in measured.items():
+        if name in used and task_digest(known[name]) != digest:
+            raise ConfigError(
+                f"data set {folder} was measured on another task {name!r} than the one here ({known[name].folder}): their judges or programs "
+                "differ, so its fitnesses do not compare. Give the task it was made with in states.tasks, or make the data set again"
+            )
 
 
 def require_apart(training: Mapping[str, Task], held_out: Sequence[Task]) -> None:
