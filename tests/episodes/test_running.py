@@ -141,6 +141,17 @@ def test_a_reply_depends_on_its_place_and_never_on_its_neighbours(task, tmp_path
     assert not {r.seed for r in plain} & {r.seed for r in moved}
 
 
+def test_states_of_one_id_are_each_shown_as_they_are(task, pool):
+    """Ids are of normal forms: two states may differ in comments and numbers only, and edits are about the very text."""
+    plain = state_of(task, style=Edit.DIFF)
+    program = Program.of("# slow\n" + plain.context.parent.program.source)
+    noted = replace(plain, context=replace(plain.context, parent=Attempt(program, 0.25)))
+    policy = TablePolicy(lambda text, seed, call: "nothing")
+    go(policy, [Start(plain, "a", 0), Start(noted, "b", 0)], pool, task)
+    first, second = (policy.codec.decode(prompt.ids) for prompt in policy.seen[0])
+    assert "# slow" not in first and "# slow" in second
+
+
 def test_truth_is_asked_for_on_the_configured_share(task, pool):
     policy = TablePolicy(lambda _t, seed, _c: fenced(upto(seed % 5)))
     starts = starts_of(state_of(task), 40)

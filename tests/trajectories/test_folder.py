@@ -186,6 +186,16 @@ def test_bad_folders_are_told_apart(tmp_path: Path) -> None:
             read_states(tmp_path, split="train")
 
 
+def test_rows_that_went_missing_are_told(tmp_path: Path) -> None:
+    """A file that is whole, but not the one that was written."""
+    write(tmp_path / "few", 2)
+    write(tmp_path / "many", 5)
+    (few,), (many,) = ((tmp_path / name / "data").iterdir() for name in ("few", "many"))
+    many.write_bytes(few.read_bytes())
+    with pytest.raises(UsageError, match=r"holds 2 rows and coevo\.json says 5"):
+        list(read_states(tmp_path / "many", split="train"))
+
+
 def test_damaged_files_are_named_with_their_row(tmp_path: Path) -> None:
     write(tmp_path, 500, group_rows=100)
     file = tmp_path / "data/train-00000-of-00001.parquet"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from coevo.episodes.types import EpisodeConfig, Policy, StartState
 from coevo.errors import UsageError
 from coevo.evolution.prompt import TaskView, build_messages
-from coevo.evolution.types import Edit
+from coevo.evolution.types import Context, Edit
 from coevo.tasks.types import Task
 
 STYLES = frozenset({Edit.REWRITE, Edit.DIFF, Edit.CROSSOVER, Edit.WRITE})
@@ -32,13 +32,18 @@ class Openings:
 
     def __init__(self, policy: Policy, tasks: Mapping[str, Task], config: EpisodeConfig) -> None:
         self._policy, self._tasks, self._config = policy, tasks, config
-        self._made: dict[str, Opening] = {}
+        self._made: dict[tuple[str, Edit, Context], Opening] = {}
 
     def of(self, state: StartState) -> Opening:
         """The opening of a state. Raises `UsageError` for a state that is of no use at all: an unknown task or style."""
-        if state.id not in self._made:
-            self._made[state.id] = self._make(state)
-        return self._made[state.id]
+        shown = (
+            state.task,
+            state.style,
+            state.context,
+        )  # Not the id: states that differ in layout or numbers share it.
+        if shown not in self._made:
+            self._made[shown] = self._make(state)
+        return self._made[shown]
 
     def _make(self, state: StartState) -> Opening:
         if state.task not in self._tasks:

@@ -187,6 +187,11 @@ def _read(folder: Path, files: Iterable[Mapping[str, Any]]) -> Iterator[Trajecto
                     with boundary(UsageError, f"{path}, row {number}: not a trajectory"):
                         trajectory = from_row(_completed({**empty, **row}))
                     yield trajectory
+        if number != file.get("rows", number):
+            raise UsageError(
+                f"{path} holds {number} rows and {MANIFEST} says {file['rows']}: rows were lost, or the file is another one; restore it, or "
+                "make the data set again"
+            )
 
 
 def _completed(row: dict[str, Any]) -> dict[str, Any]:
