@@ -141,6 +141,13 @@ def test_a_prompt_past_the_context_fails_alone_with_both_numbers(model):
     assert model.generate([]) == []
 
 
+def test_a_reply_takes_half_of_a_small_context_unless_told_otherwise(folder):
+    with open_model(f"local:{folder}") as model:
+        assert model.sampling.max_tokens == tiny.CONTEXT // 2 < model.spec.max_tokens
+    with open_model(f"local:{folder},max_tokens=2048") as model:
+        assert model.sampling.max_tokens == 2048
+
+
 def test_a_shorter_context_can_be_asked_for(folder):
     with open_model(f"local:{folder},context=40,max_tokens=30") as short:
         assert short.context == 40

@@ -13,7 +13,9 @@ def serve(
     folder: Annotated[Path, typer.Option(help="Where saved states are kept; they outlive the server.")] = Path(
         "runs/served"
     ),
-    name: Annotated[str, typer.Option(help="The model's name for clients; default: BASE.")] = "",
+    name: Annotated[
+        str, typer.Option(help="The model's name for clients; default: what a recipe with base BASE asks for.")
+    ] = "",
     host: Annotated[str, typer.Option(help="Beyond this machine only with TINKER_API_KEY set.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     slots: Annotated[int, typer.Option(min=1, help="Models at a time, each with a copy of the weights.")] = 4,
@@ -28,9 +30,19 @@ def serve(
     from coevo.mini.base import base_folder
 
     found = base_folder(base, notify=lambda text: print(text, flush=True))
-    given = [str(found or base), "--folder", str(folder), "--name", name or base, "--host", host]
+    given = [str(found or base), "--folder", str(folder), "--name", name or asked_for(base, found), "--host", host]
     given += ["--port", str(port), "--slots", str(slots), "--device", device]
     if threads is not None:
         given += ["--threads", str(threads)]
     if code := main(given):
         raise typer.Exit(code)
+
+
+def asked_for(base: str, found: Path | None) -> str:
+    """The name under which an engine `tinker` of a recipe with this base looks for it (`found`: the folder of a mini)."""
+    from coevo.models.weights import EMBEDDED
+    from coevo.training.session import absolute
+
+    if found is not None:
+        return str(found)
+    return EMBEDDED if base == "local" else absolute(base).removeprefix("local:")

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,10 @@ class LocalModel:
 
     @property
     def sampling(self) -> Sampling:
-        return self.spec.sampling
+        asked = self.spec.sampling
+        if self._context is None or "max_tokens" in self.spec.model_fields_set:
+            return asked
+        return replace(asked, max_tokens=min(asked.max_tokens, max(1, self._context // 2)))
 
     @property
     def context(self) -> int | None:

@@ -40,7 +40,7 @@ class ModelSpec(Config):
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Sample from the smallest set of tokens with this much probability."""
     max_tokens: int = Field(default=2048, ge=1)
-    """Longest reply in tokens."""
+    """Longest reply in tokens. local: unless given, at most half of the context."""
     context: int | None = Field(default=None, ge=1)
     """Tokens of prompt and reply together. None: what the model's config says (local), unknown (openai)."""
     concurrency: int = Field(default=8, ge=1, le=4096)
