@@ -17,6 +17,7 @@ from coevo.cli import output
 if TYPE_CHECKING:
     from coevo.runs import Budget
     from coevo.training.result import Observer, TrainProgress, TrainResult
+    from coevo.training.settings import Recipe
 
 LINE_EVERY_S = 10.0
 """Where output is no terminal: a line at most so often (evaluations and the last step always have one)."""
@@ -92,16 +93,23 @@ def facts_of(path: Path, result: TrainResult) -> dict[str, Any]:
     """What is said of a run at its end."""
     from coevo.runs import Run
     from coevo.runs.status import resume_command
+    from coevo.training.history import curve
+    from coevo.training.verdict import verdict
 
     with Run.open(path, write=False) as run:
-        again = resume_command(run)
-        tasks = run.config.get("recipe", {}).get("states", {}).get("tasks") or ["TASK"]
+        again = None if result.stopped_by.reached else resume_command(run)
+        recipe = run.config.get("recipe", {})
+        learns = verdict(curve(run))
     best = result.best or result.last
-    use = f"coevo evolve {shlex.quote(str(tasks[0]))} --model {shlex.quote(f'local:{best}')}" if best else None
+    use = f"coevo evolve {_task_to_try(recipe)} --model {shlex.quote(f'local:{best}')}" if best else None
+    more = None
+    if result.stopped_by.reached and result.last and recipe.get("trainer") == "grpo":
+        more = f"coevo train --branch-from {shlex.quote(str(path))} --set steps={2 * result.steps}"
     return {
         "stop": result.message,
         "stopped_by": result.stopped_by.value,
         "steps": result.steps,
+        "verdict": learns,
         "metrics": dict(result.metrics),
         "notes": list(result.notes),
         "spent": {name: value for name, value in result.spent.items() if value},
@@ -109,8 +117,23 @@ def facts_of(path: Path, result: TrainResult) -> dict[str, Any]:
         "best_checkpoint": str(result.best) if result.best else None,
         "run": str(path),
         "use": use,
+        "more": more,
         "resume": again,
     }
+
+
+def _task_to_try(recipe: Mapping[str, Any]) -> str:
+    """One task, as `coevo evolve` takes it: of the evaluation's, which never train, else of those trained on."""
+    from coevo.errors import CoevoError
+    from coevo.tasks.sets import load_tasks, task_ref
+
+    for section in ("evaluate", "states"):
+        for ref in recipe.get(section, {}).get("tasks") or ():
+            try:
+                return shlex.quote(task_ref(load_tasks([ref])[0]))
+            except CoevoError:
+                continue
+    return "TASK"
 
 
 def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,9 +160,12 @@ def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("step_s", "wait_share"):
         if name in metrics:
             shown[name] = round(metrics[name], 4)
+    if metrics.get("eval_best") and not facts["best_checkpoint"]:
+        shown["evaluation_best"] += " (no checkpoint of it: what training began with was not surpassed)"
+    shown["verdict"] = facts["verdict"]
     shown["note"] = "; ".join(facts["notes"]) or None
     shown["spent"] = ", ".join(f"{k} {output.show(round(v, 4))}" for k, v in facts["spent"].items()) or None
-    return shown | {name: facts[name] for name in ("checkpoint", "best_checkpoint", "run", "use", "resume")}
+    return shown | {name: facts[name] for name in ("checkpoint", "best_checkpoint", "run", "use", "more", "resume")}
 
 
 @contextmanager
@@ -200,6 +226,8 @@ def _train(
     from coevo.training.settings import Recipe
 
     recipe = parse(Recipe, data, where=where)
+    if recipe.trainer in ENGINE_TRAINERS:
+        _require_data(recipe)
     weights = base_folder(recipe.base, notify=say) if recipe.trainer != "toy" else None
     say(f"{recipe.trainer}: {recipe.base if recipe.trainer != 'toy' else 'a table of numbers'} -> {out}")
     if recipe.trainer not in ENGINE_TRAINERS:
@@ -213,6 +241,20 @@ def _train(
         with watching(quiet=json) as observer:
             result = session.go(observer)
     finish(out, result, json=json)
+
+
+def _require_data(recipe: Recipe) -> None:
+    """What can be told before a model is pre-trained for it."""
+    from coevo.errors import ConfigError
+    from coevo.tasks.sets import load_tasks
+
+    load_tasks(recipe.states.tasks)
+    load_tasks(recipe.evaluate.tasks)
+    if not (recipe.states.tasks or recipe.states.trajectories or recipe.states.runs):
+        raise ConfigError(
+            "there is nothing to train on: name tasks with --task (a task, a folder of tasks, library:function), or data in "
+            "states.trajectories or states.runs"
+        )
 
 
 def _branch(

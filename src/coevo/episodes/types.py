@@ -58,7 +58,7 @@ class EpisodeConfig(Config):
     rounds: int = Field(default=3, ge=1, le=64)
     """refine: replies at most. It ends early when fitness cannot rise any more or the context is full."""
     max_tokens: int = Field(default=1024, ge=1)
-    """Of one reply."""
+    """Of one reply. Unless given, at most half of the model's context."""
     temperature: float = Field(default=1.0, gt=0, le=10)
     """Training samples are drawn without top-p, so that sampler and trainer compare the same distribution."""
     prompt_chars: int = Field(default=32_000, ge=1000)

@@ -26,6 +26,11 @@ class StoppedBy(StrEnum):
     """The trainer could not go on (a user's command that failed, say). An error."""
 
     @property
+    def reached(self) -> bool:
+        """Whether the recipe itself asks for this end; nothing is left for `coevo resume`."""
+        return self in (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
+
+    @property
     def exit_code(self) -> int:
         """Of a command whose training ended so; a budget that bought no step is 3 (`TrainResult.exit_code`)."""
         return 1 if self is StoppedBy.FAILED else 0

@@ -34,7 +34,7 @@ class Session(Opened):
             stopped_by, message = self._trained()
         finally:
             self.parts.mirrors.close()
-        state = State.FINISHED if stopped_by in _GOALS else State.STOPPED
+        state = State.FINISHED if stopped_by.reached else State.STOPPED
         self.run.mark(state, by=message)
         return result_of(self.run, stopped_by, message, notes=(*self.parts.notes, *self.parts.mirrors.notes))
 
@@ -44,10 +44,6 @@ class Session(Opened):
         from coevo.training.trl_trainer import train_trl
 
         return train_trl(self.parts)
-
-
-_GOALS = (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
-"""Ends that a recipe itself asks for."""
 
 
 def result_of(run: Run, stopped_by: StoppedBy, message: str, *, notes: Sequence[str] = ()) -> TrainResult:

@@ -53,7 +53,7 @@ def train_toy(recipe: Recipe, run: Run, *, observer: Observer | None = None) -> 
             stopped_by, message = loop.go(interrupts)
     finally:
         mirrors.close()
-    run.mark(RunState.FINISHED if stopped_by in _GOALS else RunState.STOPPED, by=message)
+    run.mark(RunState.FINISHED if stopped_by.reached else RunState.STOPPED, by=message)
     return loop.result(stopped_by, message, mirrors.notes)
 
 
@@ -69,9 +69,6 @@ def weights_of(run: Run, step: int | None = None) -> np.ndarray:
 def true_ability(recipe: Recipe, weights: np.ndarray, k: int = 1) -> float:
     """Expected true gain in fitness of a search that keeps the best of `k` edits by this policy; exact. No recipe's faults change it."""
     return World(recipe.toy.leak).ability(np.exp(log_policy(weights, STATES)), k)
-
-
-_GOALS = (StoppedBy.STEPS, StoppedBy.PATIENCE, StoppedBy.MAX_KL)
 
 
 class _Loop:

@@ -1,0 +1,28 @@
+"""What is said of a run's curve."""
+
+from __future__ import annotations
+
+from coevo.streams import stream
+from coevo.training.verdict import verdict
+
+
+def curve(reward, truth=None, steps=40):
+    rng = stream(0, "verdict")
+    for i in range(steps):
+        row = {"step": i + 1, "reward_mean": reward(i) + rng.gauss(0, 0.02)}
+        yield row if truth is None else row | {"truth": truth(i) + rng.gauss(0, 0.02)}
+
+
+def test_what_moves_and_what_does_not() -> None:
+    assert verdict(curve(lambda i: i / 100, lambda i: i / 100)).startswith("learning: the reward rises (+0.")
+    assert "truth on hidden tests does not" in verdict(curve(lambda i: i / 100, lambda i: 0.3))
+    assert verdict(curve(lambda i: i / 100)).startswith("the reward rises")
+    assert verdict(curve(lambda i: -i / 100, lambda i: 0.0)).startswith("the reward falls (-0.")
+    assert verdict(curve(lambda i: 0.5, lambda i: 0.0)).startswith("no change of the reward")
+
+
+def test_few_steps_and_equal_ones() -> None:
+    assert verdict([]).startswith("too few steps")
+    assert verdict(curve(lambda i: i, steps=5)).startswith("too few steps")
+    assert verdict([{"reward_mean": 0.0, "truth": None}] * 8).startswith("no change of the reward")
+    assert verdict([{"truth": 0.5}] * 8).startswith("too few steps")
