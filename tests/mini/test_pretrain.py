@@ -71,8 +71,8 @@ def test_a_pretraining_that_is_interrupted_leaves_no_model(cache):
 
 
 def test_bad_settings_are_named(cache, tmp_path):
-    with pytest.raises(UsageError, match=r"hidden = 36.*heads = 4"):
-        pretrain(config=PretrainConfig(hidden=36))
+    with pytest.raises(UsageError, match=r"hidden = 40.*heads = 3"):
+        pretrain(config=PretrainConfig(hidden=40))
     with pytest.raises(ConfigError, match=r"mini model 'minni'.*'mini'"):
         mini_folder("minni")
     (tmp_path / "full").mkdir()

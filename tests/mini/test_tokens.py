@@ -15,7 +15,7 @@ from coevo.evolution.prompt import build_messages
 from coevo.evolution.types import Context, Edit, Rejection
 from coevo.mini.corpus import CorpusConfig, answer, attempt_of, draw_example
 from coevo.mini.families import SEEN, UNSEEN, draw_puzzle, family_named
-from coevo.mini.tokens import END, encode, make_tokenizer, pieces, view_of
+from coevo.mini.tokens import END, encode, make_tokenizer, parts_of, pieces, view_of
 from coevo.models.chat import end_tokens, render
 from coevo.programs import Program
 from coevo.streams import stream
@@ -102,3 +102,14 @@ def test_an_answer_makes_the_child_it_was_given():
     diff = apply_diff(parent, answer(puzzle, puzzle.start, puzzle.cases, Edit.DIFF)).program
     assert rewrite is not None and diff is not None
     assert rewrite.id == diff.id == wanted
+
+
+def test_pieces_name_the_parts_they_share():
+    assert parts_of("\n    if k == 3:\n        return n * n + 1")[1:] == ("expression n * n + 1", "case 3")
+    assert parts_of("\n        5: n * 2,")[1:] == ("expression n * 2", "case 5")
+    assert parts_of("solve(3, ")[1:] == ("case 3",)
+    assert parts_of("7): got ")[1:] == ("number 7",)
+    assert parts_of(", expected -4")[1:] == ("number -4",)
+    assert parts_of("; -n")[1:] == ("expression -n",)
+    assert len(parts_of("\n```")) == 1
+    assert len({parts_of(piece) for piece in pieces()}) == len(pieces()), "no two pieces begin alike"

@@ -33,7 +33,7 @@ class CorpusConfig(Config):
 
     write: float = Field(default=0.15, ge=0, le=1)
     """Share of examples that show the statement alone and answer with a program."""
-    diff: float = Field(default=0.85, ge=0, le=1)
+    diff: float = Field(default=0.0, ge=0, le=1)
     """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
     history: float = Field(default=0.3, ge=0, le=1)
     """Share of the edits that show an earlier attempt."""

@@ -72,6 +72,27 @@ def pieces() -> list[str]:
     return list(dict.fromkeys([*_boilerplate(), *_measures(), *_statements(), *_feedback(), *_code()]))
 
 
+_CASE = re.compile(rf"(?:k == |{ENTRY}\(|^\n {{8}})(\d+)")
+_NUMBER = re.compile(r"(?:, expected |^)(-?\d+)(?=$|\): got )")
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """What a piece is made of: its frame and, where it has them, its case, its number and its expression.
+
+    The line of case 2 that returns `n + 5` and the list's `n + 5` share a part; so do that line and `solve(2, `.
+    """
+    parts: list[str] = []
+    bare = text.removesuffix(",")
+    if inner := next((e for e in sorted(EXPRESSIONS, key=len, reverse=True) if bare.endswith(e)), None):
+        parts.append(f"expression {inner}")
+        text = bare.removesuffix(inner)
+    for kind, pattern in (("case", _CASE), ("number", _NUMBER)):
+        if found := pattern.search(text):
+            parts.append(f"{kind} {found[1]}")
+            text = text[: found.start(1)] + text[found.end(1) :]
+    return (f"frame {text}", *parts)
+
+
 def _boilerplate() -> Iterator[str]:
     """The constant pieces of prompts and replies."""
     program = Program.of(source("chain", ["n", "k"]))
