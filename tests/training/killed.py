@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from coevo.runs import Run
 from coevo.training import checkpoints, grpo, session
 from coevo.training.evaluating import Evaluator
 from coevo.training.settings import Recipe
+
+SERVER = multiprocessing.get_context("forkserver")
+"""Forks the processes that are to be killed, so that they need not import for seconds each. A package that is missing is passed over."""
+SERVER.set_forkserver_preload([__name__, "trl.trainer.grpo_trainer", "trl.trainer.grpo_config"])
 
 POINTS = (
     ("sampled", 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,9 @@ pytest.importorskip("torch", reason="training needs torch (extra train)")
 from safetensors.numpy import load_file
 
 from coevo.runs import Run, State
-from tests.training.killed import POINTS
+from tests.training.killed import POINTS, SERVER
 from tests.training.killed import run as trained
 from tests.training.recipes import OWN_SEARCHES, recipe
-
-_server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["tests.training.killed"])
 
 
 def train(stage: Any, folder: Path, point: str = "", step: int = 0) -> int:
@@ -33,7 +29,7 @@ def train(stage: Any, folder: Path, point: str = "", step: int = 0) -> int:
         checkpoint_every=3,
         checkpoints=2,
     ).model_dump(mode="json")
-    process = _server.Process(target=trained, args=(config, str(stage.policy), str(folder), point, step))
+    process = SERVER.Process(target=trained, args=(config, str(stage.policy), str(folder), point, step))
     process.start()
     process.join(120)
     assert process.exitcode is not None, "a training process hangs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import signal
@@ -19,7 +18,9 @@ from safetensors.numpy import load_file
 
 from coevo.errors import ConfigError
 from coevo.runs import Run, State
+from coevo.training.result import StoppedBy
 from coevo.training.session import go_on, train
+from tests.training.killed import SERVER
 from tests.training.recipes import recipe
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -50,6 +51,14 @@ def test_both_trainers_reach_the_same_place(stage: Any, tmp_path: Path, case: st
     apart = sum(float(((found["grpo"][key] - found["trl"][key]) ** 2).sum()) for key in base) ** 0.5
     # AdamW divides tiny gradients by their own size, so rounding shows; it stays small beside what was learnt.
     assert moved > 0 and apart < 0.05 * moved, (apart, moved)
+
+
+@pytest.mark.parametrize("kl", [0.0, 1e-3])
+def test_the_ceiling_of_the_divergence_holds_for_both_trainers(stage: Any, tmp_path: Path, kl: float) -> None:
+    """Step 1 is sampled from the reference itself; what is learnt there shows in step 2."""
+    for trainer in ("grpo", "trl"):
+        made = train(recipe(stage, steps=4, trainer=trainer, max_kl=1e-6, loss={"kl": kl}), tmp_path / trainer)
+        assert (made.stopped_by, made.steps) == (StoppedBy.MAX_KL, 2), (trainer, made.message)
 
 
 @pytest.fixture
@@ -87,9 +96,7 @@ def test_a_killed_run_repeats_committed_batches_and_ends_with_the_same_weights(
     config = recipe(stage, steps=6, trainer="trl", checkpoint_every=2, schedule="linear", trl={"micro_rows": 6})
     whole = train(config, tmp_path / "whole" / "run")
     for step in (1, 4):  # Before the first checkpoint, and after one.
-        process = multiprocessing.get_context("spawn").Process(
-            target=_until_killed, args=(config, tmp_path / "killed" / "run", step)
-        )
+        process = SERVER.Process(target=_until_killed, args=(config, tmp_path / "killed" / "run", step))
         process.start()
         process.join(180)
         assert process.exitcode == -signal.SIGKILL
@@ -121,9 +128,7 @@ def test_what_was_left_when_an_update_was_the_last_thing_kept_is_made_up_for(
     whole, killed = tmp_path / "whole" / "run", tmp_path / "killed" / "run"
     train(config, whole)
     for step in (3, 5):
-        process = multiprocessing.get_context("spawn").Process(
-            target=_until_killed, args=(config, killed, step, "commit_update")
-        )
+        process = SERVER.Process(target=_until_killed, args=(config, killed, step, "commit_update"))
         process.start()
         process.join(180)
         assert process.exitcode == -signal.SIGKILL

@@ -43,7 +43,7 @@ from coevo.training.rewards import reward_of
 from coevo.training.schedule import lr_at
 from coevo.training.settings import Recipe
 from coevo.training.trl_policy import TrlPolicy
-from coevo.training.updates import Update, metrics_of
+from coevo.training.updates import Update, kl_for_ceiling, metrics_of
 
 FOLDER = "trl"
 """In the run folder: TRL's own checkpoints, with the optimizer's state."""
@@ -208,10 +208,13 @@ class TrlLoop(Loop):
             entropy = observe(entropy, seen) if seen is not None and math.isfinite(seen) else entropy
             loss = self.parts.loss_at(step, self.past.entropy)
             passes = ((stats, made),) * self.parts.recipe.epochs
+            metrics = metrics_of(passes) | {"lr": self.lr}
+            if (far := kl_for_ceiling(self.parts, self.rows, loss)) is not None:
+                metrics["kl"] = far
             why = "" if self.applied else "the gradient was not finite"
             result = Update(
                 entropy,
-                metrics_of(passes) | {"lr": self.lr},
+                metrics,
                 self.lr,
                 loss.entropy,
                 passes,

@@ -52,7 +52,7 @@ def update(parts: Parts, step: int, rows: Sequence[Row], entropy: EntropyState) 
     recipe, engine = parts.recipe, parts.engine
     loss, lr = parts.loss_at(step, entropy), lr_at(recipe, step)
     staleness = max(engine.version - row.version for row in rows)
-    far = divergence(engine, rows, loss.reference) if recipe.max_kl is not None and loss.kl == 0 else None
+    far = kl_for_ceiling(parts, rows, loss)
     passes = passes_of(engine, rows, loss, lr, recipe.epochs, parts)
     metrics = metrics_of(passes) | {"staleness": staleness, "lr": lr}
     if far is not None:
@@ -88,6 +88,13 @@ def repeat(parts: Parts, step: int, rows: Sequence[Row], kept: Mapping[str, Any]
             f"step {step}, repeated, has gradient norm {norm:.6g} where it had {before:.6g}: this machine computes differently from "
             "the one before, so from here on the weights are not those of an uninterrupted run"
         )
+
+
+def kl_for_ceiling(parts: Parts, rows: Sequence[Row], loss: LossConfig) -> float | None:
+    """The divergence that `max_kl` bounds, by an extra pass; None without a bound, and where the loss measures it anyway."""
+    if parts.recipe.max_kl is None or loss.kl > 0:
+        return None
+    return divergence(parts.engine, rows, loss.reference)
 
 
 def divergence(engine: Engine, rows: Sequence[Row], reference: str) -> float:
