@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coevo.config import parse, with_sets
 from coevo.engines.types import LossConfig
 from coevo.episodes.evidence import COLUMNS
-from coevo.errors import ConfigError
+from coevo.errors import ConfigError, InfrastructureError
 from coevo.runs import Budget, Run
 from coevo.streams import array_stream
 from coevo.training.history import curve, evaluations
@@ -197,6 +197,27 @@ def test_lost_rollouts_are_masked_and_counted(tmp_path):
     lost = [row for row in rows if row["unmeasured_reason"]]
     assert 0.2 < len(lost) / len(rows) < 0.4
     assert all(row["reward"] is None and row["truth"] is None and row["advantage"] is None for row in lost)
+
+
+def test_a_machine_that_loses_too_much_ends_the_run_as_in_the_other_trainers(tmp_path):
+    with pytest.raises(InfrastructureError, match="3 steps in a row could not be measured"):
+        trained(tmp_path / "run", "toy.unmeasured=0.8", steps=10)
+    with Run.open(tmp_path / "run", write=False) as run:
+        skipped = [event.payload["skipped"] for event in run.events(kinds=("update",))]
+        assert not weights_of(run).any()
+    assert len(skipped) == 3 and all("of the rollouts could not be measured" in why for why in skipped)
+
+
+def test_an_evaluation_that_measures_nothing_has_no_fitness(tmp_path):
+    trained(tmp_path / "run", "toy.unmeasured=0.99", "unmeasured=0.999", "evaluate={every: 1, samples: 1}", steps=8)
+    with Run.open(tmp_path / "run", write=False) as run:
+        told = [event.payload["metrics"] for event in run.events(kinds=("evaluated",))]
+        evidence = list(run.rollouts(split="eval"))
+    assert len(told) == 8
+    for step, figures in enumerate(told, 1):
+        truths = [row["truth"] for row in evidence if row["step"] == step and row["truth"] is not None]
+        assert ("fitness" in figures) == ("truth" in figures) == bool(truths)
+    assert any("fitness" not in figures for figures in told)
 
 
 def test_an_entropy_floor_keeps_the_policy_open(tmp_path, honest):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from coevo.errors import BudgetSpent, ConfigError
+from coevo.errors import BudgetSpent, ConfigError, InfrastructureError
 from coevo.evolution.interrupts import Interrupts
 from coevo.evolution.types import Rejection
 from coevo.runs import Run
@@ -25,6 +25,7 @@ from coevo.streams import array_stream
 from coevo.training.advantages import advantages, is_dead
 from coevo.training.entropy import EntropyState, coefficient, observe
 from coevo.training.filters import FilterState, decide
+from coevo.training.grpo import IN_A_ROW
 from coevo.training.history import Past, past_of
 from coevo.training.result import Observer, StoppedBy, TrainProgress, TrainResult
 from coevo.training.rewards import Reward, reward_of
@@ -78,6 +79,8 @@ class _Loop:
         self.past: Past = past_of(run)
         self.weights = weights_of(run)
         self.notes: list[str] = []
+        self.lost = 0
+        """Steps in a row, of this process, that could not be measured."""
 
     def go(self, interrupts: Interrupts) -> tuple[StoppedBy, str]:
         try:
@@ -126,7 +129,8 @@ class _Loop:
         groups, memory, tickets = self._collect(step)
         chosen = _choices(groups)
         figures = figures_of(groups)
-        weights, entropy, update = self._learn(step, chosen)
+        lost = self._unmeasurable(groups)
+        weights, entropy, update = self._learn(step, chosen, lost)
         with self.run.transaction():
             batch = {
                 "skipped": update["skipped"],
@@ -151,6 +155,16 @@ class _Loop:
         if evaluation is not None:
             self.past = past_of(self.run)
         self._tell(step, {**figures, **update["metrics"]}, update["skipped"], evaluation)
+        self.lost = self.lost + 1 if lost else 0
+        if self.lost >= IN_A_ROW:
+            raise InfrastructureError(
+                f"{self.lost} steps in a row could not be measured ({lost}). Lower toy.unmeasured, or raise unmeasured"
+            )
+
+    def _unmeasurable(self, groups: Sequence[Group]) -> str:
+        """Why a step says too little to learn from; empty where it says enough."""
+        share = mean([rollout.seen is None for group in groups for rollout in group.rollouts])
+        return f"{share:.0%} of the rollouts could not be measured" if share > self.recipe.unmeasured else ""
 
     def _collect(self, step: int) -> tuple[list[Group], FilterState, list[Ticket]]:
         """Sample, measure, score and filter the groups of a step; dead ones are drawn again for as many rounds as the recipe allows."""
@@ -235,12 +249,13 @@ class _Loop:
         paid = bonus if action == "pad" else 0.0
         return Scored(scored.reward + paid, {**scored.parts, "bonus": paid})
 
-    def _learn(self, step: int, chosen: Choices) -> tuple[np.ndarray, EntropyState, dict[str, Any]]:
+    def _learn(self, step: int, chosen: Choices, lost: str) -> tuple[np.ndarray, EntropyState, dict[str, Any]]:
         recipe, past = self.recipe, self.past
         bonus = coefficient(recipe.entropy, past.entropy, step, recipe.steps)
         loss = recipe.loss.model_copy(update={"entropy": bonus}) if recipe.entropy.floor is not None else recipe.loss
         idle = not loss.kl and not loss.entropy
-        skipped = "" if not idle or np.any(chosen.advantages) else "no signal: in every group all rewards are equal"
+        quiet = idle and not np.any(chosen.advantages)
+        skipped = lost or ("no signal: in every group all rewards are equal" if quiet else "")
         lr, weights = lr_at(recipe, step), self.weights
         entropy = entropy_of(weights, recipe.episode.temperature)
         metrics: dict[str, float] = {"entropy": entropy}
@@ -272,9 +287,11 @@ class _Loop:
             rollouts = self._rollouts(rng, state, f"eval-{step}.{state.index}", self.recipe.evaluate.samples)
             group = Group(state, rollouts, (None,) * len(rollouts), (None,) * len(rollouts), 0)
             rows += [evidence_of(self.run.path.name, step, group, i, "eval") for i in range(len(rollouts))]
-            hidden += [max(r.hidden, state.fitness) for r in rollouts]
+            hidden += [max(r.hidden, state.fitness) for r in rollouts if r.seen is not None]
             public += [max(r.seen.fitness or 0.0, r.seen.parent_fitness) for r in rollouts if r.seen is not None]
-        found = {"fitness": mean(public), "truth": mean(hidden), "ability": true_ability(self.recipe, self.weights)}
+        found = {"ability": true_ability(self.recipe, self.weights)}
+        if public:
+            found |= {"fitness": mean(public), "truth": mean(hidden)}
         self.run.put_rollouts(rows, step=step)
         self.run.append("evaluated", {"metrics": found}, step=step)
         return found
