@@ -1,4 +1,4 @@
-"""Every setting of a recipe is read by something that acts on it: one that nothing reads would promise what does not happen."""
+"""Every setting is read by something that acts on it: one that nothing reads would promise what does not happen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 import coevo
+from coevo.bench.settings import StudyConfig
 from coevo.config import Config
 from coevo.training.settings import Recipe
+from coevo.trajectories.settings import SynthConfig
 
 SOURCE = Path(coevo.__file__).parent
+HOLDERS = {"config", "study"}
+"""What configs are called in the rooms that define them."""
 
 
 def sections(config: type[Config]) -> Iterator[type[Config]]:
@@ -26,30 +32,40 @@ def sections(config: type[Config]) -> Iterator[type[Config]]:
 
 
 def read_by(tree: ast.Module) -> Iterator[str]:
-    """Names of attributes that a file reads, but for reads in classes of settings: a validator does not act."""
-    for node in tree.body:
-        bases = [base.id for base in getattr(node, "bases", ()) if isinstance(base, ast.Name)]
-        if "Config" not in bases:
-            yield from (n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load))
+    """Names of attributes that a file reads, but for reads in validators, which do not act."""
+    checks = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.FunctionDef) and any("validator" in ast.unparse(d) for d in n.decorator_list)
+    ]
+    inside = {id(n) for check in checks for n in ast.walk(check)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in inside:
+            yield node.attr
 
 
 def room_of(section: type[Config]) -> Path:
     return SOURCE.joinpath(*section.__module__.split(".")[1:-1])
 
 
-def test_every_setting_is_read_where_its_section_is_known() -> None:
+@pytest.mark.parametrize("root", [Recipe, SynthConfig, StudyConfig])
+def test_every_setting_is_read_where_its_section_is_known(root: type[Config]) -> None:
     """A read counts in a file that names the section or a field that holds it, or in the section's own room where something is
-    called `config`: `name` and `seed` are read somewhere in any program."""
+    called as configs are: `name` and `seed` are read somewhere in any program."""
     files: dict[Path, tuple[set[str], set[str]]] = {}
     for path in SOURCE.rglob("*.py"):
         if "library" not in path.parts:
             text = path.read_text(encoding="utf-8")
             tree = ast.parse(text)
-            words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+            words = {
+                n.id if isinstance(n, ast.Name) else n.name
+                for n in ast.walk(tree)
+                if isinstance(n, ast.Name | ast.ClassDef)
+            }
             reads = set(read_by(tree))
             files[path] = words | reads, reads
-    known = list(sections(Recipe))
-    assert len(known) > 12
+    known = list(sections(root))
+    assert len(known) > 5
     names_of = {
         section: {section.__name__}
         | {
@@ -65,7 +81,7 @@ def test_every_setting_is_read_where_its_section_is_known() -> None:
         for section in known
         for name in section.model_fields
         if not any(
-            name in reads and (words & names_of[section] or ("config" in words and path.parent == room_of(section)))
+            name in reads and (words & names_of[section] or (words & HOLDERS and path.parent == room_of(section)))
             for path, (words, reads) in files.items()
         )
     ]
