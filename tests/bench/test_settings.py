@@ -9,6 +9,7 @@ import pytest
 from coevo.bench.plan import Unit, arms_table, changed, plan, study_digest
 from coevo.bench.settings import ARMS, StudyConfig, recipe_of
 from coevo.bench.studies import study_of
+from coevo.bench.suites import load_suite
 from coevo.config import parse
 from coevo.errors import ConfigError, UsageError
 
@@ -110,6 +111,12 @@ def test_every_search_is_bounded() -> None:
     assert str(study(evaluations=10).budget) == "evaluations=10,proposals=30"
     assert str(study(evaluations=10, tokens=900).budget) == "evaluations=10,tokens=900"
     assert str(study(evaluations=10, proposals=12).budget) == "evaluations=10,proposals=12"
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_shipped_tasks_of_study_library_are_apart(quick: bool) -> None:
+    suite = study_of("library", quick=quick, model="local").suite
+    assert load_suite(suite).dropped == ()
 
 
 def test_studies_by_name() -> None:

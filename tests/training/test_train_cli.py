@@ -58,6 +58,7 @@ def test_a_run_its_branch_and_their_status(stage: Any, file: Path, tmp_path: Pat
     assert facts["verdict"].startswith("too few steps")
     told = json.loads(coevo("status", out, "--json"))
     assert told["kind"] == "train" and told["training"]["steps"] == "2 of 2"
+    assert told["resume"] is None and told["training"]["verdict"].startswith("too few steps")
     said = coevo("train", "--branch-from", f"{out}@1", "--set", "lr=1e-4", "--out", tmp_path / "branch")
     assert "branch of run@step-000001" in said and "changed: lr: 0.003 -> 0.0001" in said
 

@@ -14,7 +14,8 @@ def curve(reward, truth=None, steps=40):
 
 
 def test_what_moves_and_what_does_not() -> None:
-    assert verdict(curve(lambda i: i / 100, lambda i: i / 100)).startswith("learning: the reward rises (+0.")
+    rises = verdict(curve(lambda i: i / 100, lambda i: i / 100))
+    assert rises.startswith("the reward rises (+0.") and "and the truth with it (+0." in rises
     assert "truth on hidden tests does not" in verdict(curve(lambda i: i / 100, lambda i: 0.3))
     assert verdict(curve(lambda i: i / 100)).startswith("the reward rises")
     assert verdict(curve(lambda i: -i / 100, lambda i: 0.0)).startswith("the reward falls (-0.")
@@ -26,3 +27,10 @@ def test_few_steps_and_equal_ones() -> None:
     assert verdict(curve(lambda i: i, steps=5)).startswith("too few steps")
     assert verdict([{"reward_mean": 0.0, "truth": None}] * 8).startswith("no change of the reward")
     assert verdict([{"truth": 0.5}] * 8).startswith("too few steps")
+
+
+def test_tasks_that_do_not_train_are_told_apart() -> None:
+    rows = list(curve(lambda i: i / 100, lambda i: i / 100))
+    assert "evaluation" not in verdict(rows, [{"fitness": 0.5}])
+    for last, went in ((0.6, "rises"), (0.4, "falls"), (0.5, "stays")):
+        assert f"tasks fitness {went}, 0.5 -> {last}" in verdict(rows, [{"fitness": 0.5}, {}, {"fitness": last}])

@@ -24,7 +24,7 @@ _FUNCTIONS = (
 )
 _SEARCH: dict[str, Any] = {"batch": 4, "islands": 1, "population": 64, "migrate_every": 0, "stall": None}
 _OPEN = ("heilbronn_triangle", "circle_packing", "difference_basis")
-_PILOT = ("palindromes", "string_period", "two_sum_pairs")
+_PILOT = ("palindromes", "string_period", "sliding_maximum")
 
 
 def meta(*, quick: bool) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def meta(*, quick: bool) -> dict[str, Any]:
             "steps": 6 if quick else 120,
             "groups": 6 if quick else 12,
             "group_size": 8 if quick else 16,
-            "lr": 5e-4,
+            "lr": 7e-4,
             "filter": {"name": "zero_spread", "replace": 0},
             "episode": {"truth": 0.25},
             "allow_cheats": True,

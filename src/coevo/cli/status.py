@@ -18,6 +18,7 @@ def status(
     """State, best so far, budget spent and left, and the command that goes on. Safe while the run is running."""
     from coevo.runs import Run
     from coevo.runs.status import status_of
+    from coevo.runs.types import State
 
     path = run or newest()
     with Run.open(path, write=False) as opened:
@@ -26,6 +27,8 @@ def status(
             facts["search"] = _search(opened)
         elif opened.kind == "train":
             facts["training"] = _training(opened)
+            if facts["state"] == State.FINISHED:
+                facts["resume"] = None
     if json:
         output.print_json(facts)
         return
@@ -64,7 +67,8 @@ def _round(value: Any) -> Any:
 
 def _training(run: Any) -> dict[str, Any]:
     from coevo.training.checkpoints import found
-    from coevo.training.history import past_of, summary
+    from coevo.training.history import curve, evaluations, past_of, summary
+    from coevo.training.verdict import verdict
 
     recipe, figures = run.config.get("recipe", {}), summary(run)
     facts: dict[str, Any] = {"trainer": recipe.get("trainer"), "steps": f"{past_of(run).made} of {recipe.get('steps')}"}
@@ -74,6 +78,7 @@ def _training(run: Any) -> dict[str, Any]:
             facts[name] = f"{first:.4g} -> {last:.4g}"
     if best := figures.get("eval_best"):
         facts["best_evaluation"] = f"step {best['step']}: fitness {best['fitness']:.4g}"
+    facts["verdict"] = verdict(curve(run), list(evaluations(run)))
     facts["checkpoint"] = next((str(one.path) for one in reversed(found(run.path))), None)
     return facts
 

@@ -93,13 +93,13 @@ def facts_of(path: Path, result: TrainResult) -> dict[str, Any]:
     """What is said of a run at its end."""
     from coevo.runs import Run
     from coevo.runs.status import resume_command
-    from coevo.training.history import curve
+    from coevo.training.history import curve, evaluations
     from coevo.training.verdict import verdict
 
     with Run.open(path, write=False) as run:
         again = None if result.stopped_by.reached else resume_command(run)
         recipe = run.config.get("recipe", {})
-        learns = verdict(curve(run))
+        learns = verdict(curve(run), list(evaluations(run)))
     best = result.best or result.last
     use = f"coevo evolve {_task_to_try(recipe)} --model {shlex.quote(f'local:{best}')}" if best else None
     more = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, variance
 from typing import Any
 
@@ -12,10 +12,19 @@ _FEW = 3
 """Fewer at either end tell no noise."""
 
 
-def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
+def verdict(rows: Iterable[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]] = ()) -> str:
     """One line about a run's curve (`coevo.training.history.curve`): whether the reward moved by more than two standard errors
-    between the first and the last steps, and whether the truth on hidden tests moved with it."""
-    rows = list(rows)
+    between the first and the last steps, whether the truth on hidden tests moved with it, and what became of the fitness on the
+    evaluation's tasks (`evaluations`, in order)."""
+    said = _of_training(list(rows))
+    scores = [float(row["fitness"]) for row in evaluations if row.get("fitness") is not None]
+    if len(scores) < 2:
+        return said
+    went = "rises" if scores[-1] > scores[0] else "falls" if scores[-1] < scores[0] else "stays"
+    return f"{said}; on the evaluation's tasks fitness {went}, {scores[0]:.4g} -> {scores[-1]:.4g}"
+
+
+def _of_training(rows: list[Mapping[str, Any]]) -> str:
     reward, truth = _moved(rows, "reward_mean"), _moved(rows, "truth")
     if reward is None:
         return f"too few steps to tell; {2 * _FEW} or more show a direction"
@@ -27,9 +36,7 @@ def verdict(rows: Iterable[Mapping[str, Any]]) -> str:
     if truth is None:
         return f"the reward rises ({change:+.3g}, noise +-{noise:.2g})"
     if truth[0] > truth[1]:
-        return (
-            f"learning: the reward rises ({change:+.3g}, noise +-{noise:.2g}), and the truth with it ({truth[0]:+.3g})"
-        )
+        return f"the reward rises ({change:+.3g}, noise +-{noise:.2g}), and the truth with it ({truth[0]:+.3g})"
     return (
         f"the reward rises ({change:+.3g}, noise +-{noise:.2g}), the truth on hidden tests does not ({truth[0]:+.3g}, noise "
         f"+-{truth[1]:.2g}): read some rollouts, and run `coevo reward audit`"
