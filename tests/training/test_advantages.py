@@ -167,3 +167,11 @@ def test_a_masked_turn_hides_the_returns_that_need_it():
     assert turns([[1.0, None, 3.0]], name="raw", discount=1.0) == [[None, None, 3.0]]
     assert turns([[1.0, None, 3.0]], name="raw", discount=0.0) == [[1.0, None, 3.0]]
     assert turns([[1.0, None]], name="raw", returns="episode") == [[None, None]]
+
+
+@given(GROUP, st.sampled_from([*CENTRED, "raw"]), st.floats(0.1, 10))
+def test_unit_makes_the_largest_advantage_one_and_keeps_proportions(values, name, scale):
+    plain, unit = of(values, name=name, k=2), of(values, name=name, k=2, unit=True, scale=scale)
+    largest = max(map(abs, plain))
+    assert unit == pytest.approx([scale * a / largest if largest else 0.0 for a in plain])
+    assert max(map(abs, unit)) == pytest.approx(scale if largest else 0.0)

@@ -63,6 +63,7 @@ ARMS: Mapping[str, ArmConfig] = {
             "states.mix": {"search": 0.5, "policy": 0.5},
             "reward.parts": {"search_gain": 1.0},
             "advantage.name": "best_of_k",
+            "advantage.unit": True,
             "entropy.floor": 0.25,
         },
     ),

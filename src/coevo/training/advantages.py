@@ -30,7 +30,8 @@ def advantages(
     """Advantages of one group, in the shape of `rewards`; None where a return is unknown. `parents` names each rollout's parent.
 
     raw: the return itself. group_mean: return - mean. group_zscore: (return - mean) / sample standard deviation. per_turn: return - mean of
-    the returns at the same turn. best_of_k: see `best_of_k`, among the returns at the same turn. All times `scale`. Means are over all turns of
+    the returns at the same turn. best_of_k: see `best_of_k`, among the returns at the same turn. With `unit`, each set that is compared
+    is divided by its largest magnitude. All times `scale`. Means are over all turns of
     the rollouts of one parent (group_mean, group_zscore); with `returns = "episode"` a rollout counts once, however many turns it had.
     """
     if parents is not None and len(parents) != len(rewards):
@@ -47,8 +48,10 @@ def advantages(
     found: Returns = [[None] * len(row) for row in returns]
     for places in cells.values():
         values = [value for i, t in places if (value := returns[i][t]) is not None]
-        for (i, t), advantage in zip(places, compare(values, config), strict=True):
-            found[i][t] = config.scale * advantage
+        compared = compare(values, config)
+        largest = max(map(abs, compared)) if config.unit else 1.0
+        for (i, t), advantage in zip(places, compared, strict=True):
+            found[i][t] = config.scale * (advantage / largest if largest else 0.0)
     if config.returns == "episode":
         return [row[:1] * len(row) for row in found]
     return found

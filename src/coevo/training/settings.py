@@ -72,6 +72,9 @@ class AdvantageConfig(Config):
     """best_of_k: size of the subsets whose expected maximum is credited."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on every advantage."""
+    unit: bool = False
+    """Divide the advantages that are compared with each other by their largest magnitude, so that a group whose gains are small or rare
+    pushes as hard as any other (`best_of_k` of rewards in [0, 1] is small)."""
     returns: Literal["step", "episode"] = "step"
     """refine: credit each turn with its own reward (plus the discounted later ones), or all turns with the episode's."""
     discount: float = Field(default=1.0, ge=0, le=1)
