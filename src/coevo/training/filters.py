@@ -47,6 +47,12 @@ class Decision:
     state: FilterState
 
 
+def replaceable(config: FilterConfig, rewards: Sequence[float | None]) -> bool:
+    """Whether a dropped group was dropped for its own sake, so that another may take its place; filters that keep a share of the groups
+    drop the others by design."""
+    return is_dead([value for value in rewards if value is not None], config.spread) or config.name == "ema_threshold"
+
+
 def decide(config: FilterConfig, state: FilterState, groups: Sequence[Sequence[float | None]]) -> Decision:
     """Judge one round of groups by their rewards (with several turns: the episodes' returns). `groups` may be empty.
 

@@ -22,9 +22,8 @@ from coevo.runs.types import Ticket
 from coevo.streams import stream_seed
 from coevo.training import batch as batches
 from coevo.training import effect
-from coevo.training.advantages import is_dead
 from coevo.training.batch import Batch, Group
-from coevo.training.filters import FilterState, decide
+from coevo.training.filters import FilterState, decide, replaceable
 from coevo.training.history import Past, past_of
 from coevo.training.parts import Parts, Timed
 from coevo.training.records import commit_batch, commit_update, stored_rows
@@ -111,7 +110,11 @@ class Loop:
             groups += new
             if skipped := self._unmeasurable(groups):
                 break
-            open_places = [i for i, group in zip(open_places, new, strict=True) if self._replaceable(group)]
+            open_places = [
+                i
+                for i, group in zip(open_places, new, strict=True)
+                if not group.kept and replaceable(recipe.filter, group.returns)
+            ]
             if not open_places:
                 break
         rows = [] if skipped else [row for group in groups if group.kept for row in batches.rows_of_group(group)]
@@ -145,13 +148,6 @@ class Loop:
             return ""
         why = next((r for r in batches.reasons(groups) if r.startswith("unmeasured")), "unmeasured")
         return f"{share:.0%} of the rollouts could not be measured; most often: {why.removeprefix('unmeasured: ')}"
-
-    def _replaceable(self, group: Group) -> bool:
-        """Dropped for its own sake. Filters that keep a share of the groups drop the others by design."""
-        if group.kept:
-            return False
-        dead = is_dead([value for value in group.returns if value is not None], self.parts.recipe.filter.spread)
-        return dead or self.parts.recipe.filter.name == "ema_threshold"
 
     def _worth_training(self, step: int, rows: Sequence[Row]) -> bool:
         loss = self.parts.loss_at(step, self.past.entropy)

@@ -22,9 +22,9 @@ from coevo.runs import Run
 from coevo.runs.types import State as RunState
 from coevo.runs.types import Ticket
 from coevo.streams import array_stream
-from coevo.training.advantages import advantages, is_dead
+from coevo.training.advantages import advantages
 from coevo.training.entropy import EntropyState, coefficient, observe
-from coevo.training.filters import FilterState, decide
+from coevo.training.filters import FilterState, decide, replaceable
 from coevo.training.grpo import IN_A_ROW
 from coevo.training.history import Past, past_of
 from coevo.training.result import Observer, StoppedBy, TrainProgress, TrainResult
@@ -184,7 +184,9 @@ class _Loop:
             new = [replace(group, kept=kept, dropped=reason) for group, kept, reason in verdicts]
             groups += new
             places = [
-                place for place, group in zip(places, new, strict=True) if not group.kept and _dead(group, recipe)
+                place
+                for place, group in zip(places, new, strict=True)
+                if not group.kept and replaceable(recipe.filter, group.rewards)
             ]
             if not places:
                 break
@@ -313,12 +315,6 @@ class _Loop:
 def _require_possible(recipe: Recipe) -> None:
     if recipe.episode.name != "one_shot":
         raise ConfigError(f"trainer toy has one-shot episodes only, not episode.name = {recipe.episode.name!r}")
-
-
-def _dead(group: Group, recipe: Recipe) -> bool:
-    """Dropped for its own sake; filters that keep a share of the groups drop the others by design."""
-    known = [reward for reward in group.rewards if reward is not None]
-    return is_dead(known, recipe.filter.spread) or recipe.filter.name == "ema_threshold"
 
 
 def _choices(groups: Sequence[Group]) -> Choices:
