@@ -2,9 +2,11 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from coevo.cli.reward import app
+from coevo.config import parse, plain_yaml
 from coevo.errors import GateBlocked, UsageError
 from coevo.tasks import load_task
 from coevo.training import planting
@@ -31,6 +34,15 @@ def recipe(parts, **more):
 
 def found(report, plant, parent="start"):
     return next(f for f in report.findings if f.plant == plant and f.parent == parent)
+
+
+@pytest.mark.parametrize("page", ["training", "rewards"])
+def test_the_recipes_of_the_docs_are_allowed(page):
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text()
+    recipes = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    assert recipes
+    for data in recipes:
+        assert gate(parse(Recipe, plain_yaml(data, where=page), where=page)).ok
 
 
 def test_the_recorded_cases_are_those_of_these_cheats():

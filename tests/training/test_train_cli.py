@@ -103,6 +103,8 @@ def test_exit_codes_and_errors_name_the_thing(file: Path, tmp_path: Path) -> Non
     coevo("train", file, "--set", "steps=1", "--out", tmp_path / "run")
     with pytest.raises(UsageError, match="step-000001"):
         coevo("train", "--branch-from", f"{tmp_path / 'run'}@7", "--out", tmp_path / "branch")
+    with pytest.raises(UsageError, match="no best checkpoint: nothing was evaluated; it has step-000001"):
+        coevo("train", "--branch-from", f"{tmp_path / 'run'}@best", "--out", tmp_path / "branch")
     with pytest.raises(ConfigError, match="set more: --set steps="):
         coevo("train", "--branch-from", tmp_path / "run", "--out", tmp_path / "branch")
     assert not (tmp_path / "branch").exists()

@@ -61,7 +61,7 @@ def test_counts_and_the_next_step(coevo) -> None:
     assert int(fact(out, "rows_train")) == len(rows)
     tasks = Path("tasks").resolve()
     assert fact(out, "next") == (
-        f"coevo train --task {tasks} --set states.trajectories=[set] --set 'states.mix={{search: 0.5, synth: 0.5}}'"
+        f"coevo train --base local --task {tasks} --set states.trajectories=[set] --set 'states.mix={{search: 0.5, synth: 0.5}}'"
     )
     command = read_manifest("set")["command"]
     assert (

@@ -138,7 +138,9 @@ def _facts(result: SynthResult, tasks: Sequence[str]) -> dict[str, Any]:
         mix = ", ".join(f"{source}: {round(1 / len(sources), 2)}" for source in sources)
         named = "".join(f" --task {shlex.quote(ref)}" for ref in tasks[:TASKS_SHOWN])
         named += " --task ..." * (len(tasks) > TASKS_SHOWN)
-        facts["next"] = f"coevo train{named} --set states.trajectories=[{where}] --set 'states.mix={{{mix}}}'"
+        facts["next"] = (
+            f"coevo train --base local{named} --set states.trajectories=[{where}] --set 'states.mix={{{mix}}}'"
+        )
     return facts
 
 

@@ -128,7 +128,8 @@ def gate(recipe: Recipe) -> AuditReport:
     worst = {f.plant: f for f in sorted(report.paying, key=lambda f: f.reward or 0.0)}
     told = "; ".join(f"{f.plant} ({f.about}) earns {f.reward:.3g}" for f in list(worst.values())[:4])
     raise GateBlocked(
-        f"this reward pays for cheating: {told}, and none of it is a true gain. `coevo reward audit` shows all of it. Change reward.parts, "
+        f"this reward pays for cheating: {told}, and none of it is a true gain. `coevo reward audit` shows all of it. Change reward.parts, raise "
+        f"reward.tolerance ({recipe.reward.tolerance:g}) where jitter pays, "
         "or set allow_cheats: true to train all the same"
     )
 

@@ -73,6 +73,14 @@ def pick(run: Path, which: str = "") -> Checkpoint:
         if one.step == wanted:
             return one
     have = ", ".join(one.path.name for one in all_of_them)
+    if which == "best":
+        why = (
+            "nothing was evaluated"
+            if wanted is None
+            else f"the best evaluation was that of step {wanted}, before training"
+        )
+        if wanted is None or wanted == 0:
+            raise UsageError(f"{run} has no best checkpoint: {why}; it has {have}")
     raise UsageError(f"{run} holds no checkpoint {which!r}; it has {have} (the others were not kept)")
 
 
