@@ -79,8 +79,6 @@ def require_possible(recipe: Recipe) -> None:
         raise ConfigError(f"{where} measures KL from the base by estimator k3 only; use trainer 'grpo' for others")
     if recipe.engine.name != "torch":
         raise ConfigError(f"{where} trains in this process: engine.name must be 'torch', not {recipe.engine.name!r}")
-    if recipe.checkpoint_every < 1:
-        raise ConfigError("checkpoint_every must be at least 1")
 
 
 @dataclass
