@@ -156,7 +156,7 @@ def holdout_sentence(report: Mapping[str, Any]) -> str:
     touched = report["holdout"]
     again = [t for t in touched if t["study"] > 1]
     if not touched:
-        return "No test split was opened yet."
+        return "No arm has finished a test split yet."
     if again:
         names = ", ".join(
             sorted({f"{t['split']} for {t['arm']}, seed {t['seed']} ({t['study']} times)" for t in again})[:5]

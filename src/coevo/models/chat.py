@@ -81,7 +81,8 @@ def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
 def token_ids(tokenizer: Any, text: str) -> list[int]:
     """Ids of a text as it stands, without tokens that a tokenizer adds by itself."""
     # lone surrogates have no UTF-8 form and would make the tokenizer raise
-    return tokenizer(text.encode("utf-8", "replace").decode(), add_special_tokens=False)["input_ids"]
+    plain = text.encode("utf-8", "replace").decode()
+    return tokenizer(plain, add_special_tokens=False, verbose=False)["input_ids"]  # lengths are checked by us
 
 
 def text_of(tokenizer: Any, ids: Sequence[int]) -> str:
