@@ -262,3 +262,28 @@ def test_an_observer_that_raises_is_dropped(stage: Any, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="progress is no longer shown: ValueError: my bug"):
         made = train(recipe(stage), tmp_path / "run", observer=observe)
     assert made.steps == 2
+
+
+def test_weights_that_give_no_numbers_end_the_run_and_are_named(stage: Any, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    damaged = shutil.copytree(stage.policy, tmp_path / "damaged")
+    weights = dict(load_file(damaged / "model.safetensors"))
+    name = next(name for name in weights if "norm" in name)
+    save_file({**weights, name: weights[name] * float("nan")}, damaged / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InfrastructureError, match=r"damaged gives no numbers .*weights are damaged"):
+        train(recipe(stage, base=str(damaged)), tmp_path / "run")
+
+
+def test_a_policy_that_diverges_is_told_with_its_rate(stage: Any, tmp_path: Path) -> None:
+    config = recipe(stage, steps=8, lr=1e9, optim={"max_grad_norm": None})
+    with pytest.raises(
+        InfrastructureError, match=r"after step \d+ the policy gives no numbers.*lr = 1e\+09.*--branch-from"
+    ):
+        train(config, tmp_path / "run")
+    assert told(tmp_path / "run")[0], "the steps before it are kept"
+
+
+def test_a_step_that_no_memory_holds_is_refused(stage: Any) -> None:
+    with pytest.raises(ConfigError, match=r"groups = 1000000 x group_size = 6 are 6,000,000 rollouts a step.*limit"):
+        recipe(stage, groups=1_000_000)

@@ -25,6 +25,7 @@ from coevo.engines.policy import Policy
 from coevo.engines.settings import EngineConfig
 from coevo.engines.types import (
     Capabilities,
+    Diverged,
     LossConfig,
     LossName,
     LossStats,
@@ -37,7 +38,7 @@ from coevo.engines.types import (
 from coevo.errors import CoevoError, ConfigError, ModelError, StoreError
 from coevo.models import chat
 from coevo.models.machine import free_memory, out_of_memory, threads
-from coevo.models.sampler import sample
+from coevo.models.sampler import NotNumbers, sample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -336,6 +337,8 @@ class TorchEngine:
                 yield
         except CoevoError:
             raise
+        except NotNumbers as e:
+            raise Diverged(f"{what}: {e}") from e
         except (RuntimeError, ValueError) as e:
             raise ModelError(f"{what}: {type(e).__name__}: {e}") from e
 

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from coevo.config import Config
+from coevo.errors import ModelError
 from coevo.models.sampler import Prompt, Sampled
 from coevo.models.types import Message
 
@@ -121,6 +122,10 @@ class StepStats:
     """Norm of the change over the norm of the weights."""
     applied: bool = True
     """False where the gradient was not finite (or there was none): the weights are untouched."""
+
+
+class Diverged(ModelError):
+    """The policy's numbers are no numbers any more, so nothing can be sampled from it."""
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,7 @@ class Engine(Protocol):
 __all__ = [
     "Capabilities",
     "Codec",
+    "Diverged",
     "Engine",
     "LossConfig",
     "LossName",

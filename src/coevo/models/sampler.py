@@ -64,6 +64,10 @@ class _Row:
         return Sampled(tuple(self.tokens), tuple(self.logprobs), self.ended or StopReason.STOP)
 
 
+class NotNumbers(ValueError):
+    """The model's logits are NaN or infinite: its weights diverged, or its dtype is too narrow."""
+
+
 class Cancelled(Exception):
     """Nobody waits for the rest of this batch any more."""
 
@@ -82,7 +86,7 @@ def sample(
 
     `model` is a causal language model of transformers in eval mode; `decode` turns token ids into text. `cancelled` is asked
     before each token; `each(index, sampled)` is called as soon as that one has ended. `share` keeps the cache of equal prompts once
-    while decoding (see `shared`), for models that support it. Raises `ValueError` for logits that are not numbers, `Cancelled`, and
+    while decoding (see `shared`), for models that support it. Raises `NotNumbers` for logits that are not numbers, `Cancelled`, and
     what torch raises for lack of memory.
     """
     import torch
@@ -121,7 +125,7 @@ def draw(logits: torch.Tensor, prompts: Sequence[Prompt], uniforms: Sequence[flo
     scale = [prompt.temperature if prompt.temperature > 0 else 1.0 for prompt in prompts]
     logp = torch.log_softmax(logits.float() / torch.tensor(scale, device=logits.device)[:, None], dim=-1)
     if not bool(torch.isfinite(logp.amax(dim=-1)).all()):
-        raise ValueError("the model's logits are not numbers (NaN or infinite); try dtype=float32")
+        raise NotNumbers("the model's logits are not numbers (NaN or infinite); try dtype=float32")
     probabilities = logp.exp()
     points = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None]
     tokens = _invert(probabilities, points)

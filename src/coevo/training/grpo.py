@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coevo.engines.types import Row
+from coevo.engines.types import Diverged, Row
 from coevo.episodes.running import run_episodes
 from coevo.episodes.types import Rollout, Source, Start, StartState
 from coevo.errors import BudgetSpent, InfrastructureError
@@ -132,15 +132,27 @@ class Loop:
             for sample in range(recipe.group_size)
         ]
         parts, seed = self.parts, stream_seed(recipe.seed, "rollouts")
-        rollouts: list[Rollout] = policy.within(
-            lambda: run_episodes(
-                policy, starts, recipe.episode, pool=parts.pool, tasks=parts.tasks, seed=seed, step=step
+        try:
+            rollouts: list[Rollout] = policy.within(
+                lambda: run_episodes(
+                    policy, starts, recipe.episode, pool=parts.pool, tasks=parts.tasks, seed=seed, step=step
+                )
             )
-        )
+        except Diverged as e:
+            raise InfrastructureError(self._diverged(step)) from e
         by_key: dict[str, list[Rollout]] = {key: [] for key in keys}
         for rollout in rollouts:
             by_key[rollout.group].append(rollout)
         return [batches.scored_group(key, by_key[key], self.reward, recipe, round=round) for key in keys]
+
+    def _diverged(self, step: int) -> str:
+        recipe = self.parts.recipe
+        if step == self.past.begin + 1:
+            return f"base {recipe.base} gives no numbers (NaN or infinite logits): its weights are damaged, or need another engine.dtype"
+        return (
+            f"after step {step - 1} the policy gives no numbers any more: it diverged (lr = {recipe.lr:g}). Go on from an earlier checkpoint "
+            f"with a lower rate: `coevo train --branch-from {self.parts.run.path}@STEP --set lr={recipe.lr / 10:g}`"
+        )
 
     def _unmeasurable(self, groups: Sequence[Group]) -> str:
         share = batches.unmeasured_share(groups)

@@ -31,6 +31,10 @@ FilterName = Literal["none", "zero_spread", "ema_threshold", "snr", "top_uncerta
 TrainerName = Literal["grpo", "trl", "toy", "command"]
 
 
+MOST_ROLLOUTS = 65_536
+"""Of one step."""
+
+
 class RewardConfig(Config):
     """A weighted sum of named parts (docs/rewards.md has the formula of each)."""
 
@@ -255,4 +259,9 @@ class Recipe(Config):
             raise ValueError("trainer = 'command' needs command: what to run")
         if self.advantage.name == "best_of_k" and self.advantage.k > self.group_size:
             raise ValueError(f"advantage.k = {self.advantage.k} is over group_size = {self.group_size}")
+        if self.groups * self.group_size > MOST_ROLLOUTS:
+            raise ValueError(
+                f"groups = {self.groups} x group_size = {self.group_size} are {self.groups * self.group_size:,} rollouts a step, which "
+                f"this process holds in memory; {MOST_ROLLOUTS:,} are the limit"
+            )
         return self
