@@ -89,6 +89,8 @@ def loss_of(
 
 
 def main() -> None:
+    if len(sys.argv) < 2 or not Path(sys.argv[-1]).is_file():
+        sys.exit(f"{__doc__}\nIt is given the path of recipe.json as its last argument; `coevo train` does that.")
     told = json.loads(Path(sys.argv[-1]).read_text())
     recipe = parse(Recipe, told["recipe"], where="recipe.json")
     if told["states"] is None:
