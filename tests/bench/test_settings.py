@@ -31,7 +31,7 @@ def test_arms_differ_in_exactly_what_their_name_says() -> None:
         == {"states.mix", "reward.parts"}
     )
     assert changes["evolve_difference"] == {"states.mix", "reward.parts", "advantage.name"}
-    assert changes["evolve_search"] == {"states.mix", "advantage.name", "entropy.floor"}
+    assert changes["evolve_search"] == {"states.mix", "advantage.name", "advantage.unit", "entropy.floor"}
     assert found.differences("evolve_difference")["advantage.name"] == ("group_zscore", "raw")
     headers, rows = arms_table(found)
     assert len(rows) == len(ARMS) and all(len(row) == len(headers) for row in rows)
