@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from coevo.engines.types import Engine, Prompt, Sampled
 from coevo.errors import ModelError
+from coevo.models.sampler import completion_of
 from coevo.models.types import Completion, Request, Sampling, StopReason
 
 
@@ -90,17 +91,7 @@ class EngineModel:
 
     def _completion(self, prompt: Prompt, sampled: Sampled, wall_s: float) -> Completion:
         text = self._engine.codec.decode(sampled.token_ids)
-        cuts = [at for stop in prompt.stop if (at := text.find(stop)) >= 0]
-        return Completion(
-            text=text[: min(cuts)] if cuts else text,
-            stop_reason=sampled.stop_reason,
-            model=self.name,
-            prompt_tokens=len(prompt.ids),
-            completion_tokens=len(sampled.token_ids),
-            wall_s=wall_s,
-            token_ids=sampled.token_ids,
-            logprobs=sampled.logprobs,
-        )
+        return completion_of(prompt, sampled, text, model=self.name, wall_s=wall_s)
 
     def _failed(self, error: str) -> Completion:
         return Completion("", StopReason.FAILED, self.name, error=error)

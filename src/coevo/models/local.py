@@ -14,7 +14,7 @@ from typing import Any
 from coevo.errors import ModelError
 from coevo.models import chat, weights
 from coevo.models.machine import free_memory, out_of_memory, threads
-from coevo.models.sampler import Cancelled, Prompt, Sampled, sample
+from coevo.models.sampler import Cancelled, Prompt, Sampled, completion_of, sample
 from coevo.models.spec import ModelSpec
 from coevo.models.types import Completion, Request, Sampling, StopReason
 from coevo.streams import stream_seed
@@ -157,17 +157,7 @@ class LocalModel:
 
     def _completion(self, prompt: Prompt, sampled: Sampled, wall_s: float) -> Completion:
         text = self._decode(list(sampled.token_ids))
-        cuts = [at for stop in prompt.stop if (at := text.find(stop)) >= 0]
-        return Completion(
-            text=text[: min(cuts)] if cuts else text,
-            stop_reason=sampled.stop_reason,
-            model=self.name,
-            prompt_tokens=len(prompt.ids),
-            completion_tokens=len(sampled.token_ids),
-            wall_s=wall_s,
-            token_ids=sampled.token_ids,
-            logprobs=sampled.logprobs,
-        )
+        return completion_of(prompt, sampled, text, model=self.name, wall_s=wall_s)
 
     def _too_long(self, prompt: Prompt, request: Request) -> Completion:
         error = f"the prompt has {len(prompt.ids)} tokens and the context is {self._context}"

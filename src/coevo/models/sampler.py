@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coevo.models import shared
-from coevo.models.types import StopReason
+from coevo.models.types import Completion, StopReason
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,21 @@ class Sampled(NamedTuple):
     logprobs: tuple[float, ...]
     """log p of each under softmax(logits / temperature) (temperature 1 for greedy), before `top_p` cuts."""
     stop_reason: StopReason
+
+
+def completion_of(prompt: Prompt, sampled: Sampled, text: str, *, model: str, wall_s: float) -> Completion:
+    """What a caller of a model gets for a continuation whose text is `text`: cut at the first of the prompt's stop strings."""
+    cuts = [at for stop in prompt.stop if (at := text.find(stop)) >= 0]
+    return Completion(
+        text=text[: min(cuts)] if cuts else text,
+        stop_reason=sampled.stop_reason,
+        model=model,
+        prompt_tokens=len(prompt.ids),
+        completion_tokens=len(sampled.token_ids),
+        wall_s=wall_s,
+        token_ids=sampled.token_ids,
+        logprobs=sampled.logprobs,
+    )
 
 
 @dataclass
