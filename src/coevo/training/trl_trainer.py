@@ -1,7 +1,7 @@
 """Trainer `trl`: TRL's GRPOTrainer makes the updates; start states, episodes, judging, rewards, advantages, filters and evidence are ours.
 
-For those who live in TRL: its optimizer, accelerate, vLLM and loggers do their part (`trl.options` of a recipe go to `GRPOConfig` as they are). One of
-its optimizer steps is one of our steps, and a batch is collected by the very code of trainer `grpo`, so the same recipe gives the same first batch.
+For those who live in TRL: its optimizer, accelerate, vLLM and loggers do their part (`trl.options` of a recipe go to `GRPOConfig` as they are). `epochs` of
+its optimizer steps are one of our steps, and a batch is collected by the very code of trainer `grpo`, so the same recipe gives the same first batch.
 
 What TRL does that this file works around, by the version it was written for (1.16):
 
