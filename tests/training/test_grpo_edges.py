@@ -227,6 +227,26 @@ def test_an_evaluation_that_measures_nothing_is_not_a_zero(stage: Any, tmp_path:
     assert past.best is None and past.since_best == 0 and result.best is None
 
 
+def test_an_evaluation_without_one_of_its_tasks_is_neither_best_nor_worse(stage: Any, tmp_path: Path) -> None:
+    """The judge of one task fails from the second evaluation on, and the other task alone would score higher than both."""
+    held, marker = write_task(tmp_path / "held", (11, 12, 13)), tmp_path / "out_of_order"
+    (held / "task.yaml").write_text((held / "task.yaml").read_text() + "checker: {name: custom}\n")
+    (held / "checker.py").write_text(
+        f"import os\n\ndef check(output, expected, arguments):\n    if os.path.exists({str(marker)!r}):\n"
+        "        raise RuntimeError('out of order')\n    return False\n"
+    )
+    evaluate = {"tasks": [str(held), str(stage.other)], "every": 1, "samples": 3, "patience": 1}
+    made = train(recipe(stage, steps=3, evaluate=evaluate), tmp_path / "run", observer=lambda _: marker.touch())
+    with Run.open(tmp_path / "run", write=False) as run:
+        found = [event.payload["metrics"] for event in run.events(kinds=("evaluated",))]
+        past = past_of(run)
+    assert [row["tasks_measured"] for row in found] == [2, 1, 1, 1]
+    assert found[1]["fitness"] > found[0]["fitness"]
+    assert past.best is not None and past.best[0] == 0 and past.since_best == 0
+    assert made.steps == 3 and made.best is None and made.metrics["eval_last"]["step"] == 0
+    assert any("1 of 2 tasks could not be measured, 'held' first" in note for note in made.notes)
+
+
 def test_a_loss_that_is_not_finite_leaves_the_weights_and_ends_the_run(stage: Any, tmp_path: Path) -> None:
     plan = recipe(stage, steps=9, advantage={"name": "group_zscore", "scale": 1e308}, checkpoint_every=1)
     with pytest.raises(InfrastructureError, match=r"not finite 3 steps in a row.*--branch-from"):

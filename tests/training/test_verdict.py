@@ -34,3 +34,12 @@ def test_tasks_that_do_not_train_are_told_apart() -> None:
     assert "evaluation" not in verdict(rows, [{"fitness": 0.5}])
     for last, went in ((0.6, "rises"), (0.4, "falls"), (0.5, "stays")):
         assert f"tasks fitness {went}, 0.5 -> {last}" in verdict(rows, [{"fitness": 0.5}, {}, {"fitness": last}])
+
+
+def test_an_evaluation_of_some_tasks_is_compared_with_nothing() -> None:
+    """A mean over the easy half of the tasks would look like progress."""
+    rows = list(curve(lambda i: i / 100, lambda i: i / 100))
+    whole, half = {"tasks": 2, "tasks_measured": 2}, {"tasks": 2, "tasks_measured": 1}
+    judged = [{"fitness": 0.5, **whole}, {"fitness": 0.6, **whole}, {"fitness": 0.9, **half}]
+    assert "fitness rises, 0.5 -> 0.6" in verdict(rows, judged)
+    assert "evaluation" not in verdict(rows, [judged[0], judged[2]])

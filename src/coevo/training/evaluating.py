@@ -58,6 +58,12 @@ class Evaluator:
             by_task[rollout.group].append(rollout)
         groups = [batches.unscored_group(name, some, recipe.episode) for name, some in by_task.items()]
         metrics = figures(groups)
+        if missing := [group for group in groups if not _of_task(group)]:
+            why = next((rollout.unmeasured for rollout in missing[0].rollouts if rollout.unmeasured), "no reason given")
+            parts.note(
+                f"evaluation after step {step}: {len(missing)} of {len(groups)} tasks could not be measured, {missing[0].key!r} first ({why}); "
+                "it counts neither for the best checkpoint nor for patience"
+            )
         timing = {"wall_s": time.monotonic() - begun}
         with parts.run.transaction():
             parts.run.append("evaluated", {"metrics": metrics, "timing": timing}, step=step)
@@ -67,8 +73,8 @@ class Evaluator:
 
 
 def figures(groups: Sequence[Group]) -> dict[str, float]:
-    """Means over tasks of means over a task's rollouts; `best_*` are means over tasks of the best rollout by public tests. Where not one
-    rollout could be measured there is no fitness: such an evaluation is neither best nor worse."""
+    """Means over the tasks measured of means over a task's rollouts; `best_*` are means over tasks of the best rollout by public tests.
+    `tasks_measured` under `tasks` marks an evaluation that no other is compared with (`history.score_of`)."""
     rows = [row for row in map(_of_task, groups) if row]
     names = dict.fromkeys(name for row in rows for name in row)
     found = {name: fmean(row[name] for row in rows if name in row) for name in names}

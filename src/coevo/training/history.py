@@ -24,6 +24,12 @@ SCORE = "fitness"
 """The figure of an evaluation that checkpoints are chosen by: mean fitness on public tests. The hidden truth only reports."""
 
 
+def score_of(metrics: Mapping[str, Any]) -> float | None:
+    """What an evaluation is compared by; None where not all of its tasks were measured: a mean over other tasks is another figure."""
+    whole = metrics.get("tasks_measured") == metrics.get("tasks")
+    return metrics.get(SCORE) if whole else None
+
+
 @dataclass(frozen=True)
 class Past:
     """Where a run stands."""
@@ -39,7 +45,7 @@ class Past:
     kl: float | None = None
     """Of the last update that measured it."""
     evaluated: tuple[tuple[int, float | None], ...] = ()
-    """(step, score) of the evaluations, in order; no score where nothing could be measured."""
+    """(step, score) of the evaluations, in order; no score where a task could not be measured."""
 
     @property
     def best(self) -> tuple[int, float] | None:
@@ -49,7 +55,7 @@ class Past:
 
     @property
     def since_best(self) -> int:
-        """Evaluations after the best one; those that measured nothing do not count."""
+        """Evaluations after the best one; those without a score do not count."""
         best = self.best
         return sum(1 for step, score in self.evaluated if best is not None and score is not None and step > best[0])
 
@@ -69,7 +75,7 @@ def past_of(run: Run) -> Past:
             made, entropy = step, EntropyState.from_dict(row["entropy"])
             kl = row.get("metrics", {}).get("kl", kl)
         if event.kind == "evaluated":
-            evaluated.append((step, row["metrics"].get(SCORE)))
+            evaluated.append((step, score_of(row["metrics"])))
     return Past(filters, entropy, begin, batch, made, kl, tuple(evaluated))
 
 
@@ -112,7 +118,7 @@ def summary(run: Run) -> dict[str, Any]:
         wall = sum(row["wall_s"] for row in walls)
         found["step_s"] = wall / len(walls)
         found["wait_share"] = sum(row.get("wait_s", 0.0) for row in walls) / wall
-    judged = [row for row in evaluations(run) if SCORE in row]
+    judged = [row for row in evaluations(run) if score_of(row) is not None]
     if judged:
         found["eval_first"], found["eval_last"] = judged[0], judged[-1]
         found["eval_best"] = max(judged, key=lambda row: (row[SCORE], -row["step"]))

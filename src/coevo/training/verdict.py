@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, variance
 from typing import Any
 
+from coevo.training.history import score_of
+
 _ENDS = 10
 """Steps compared at either end, at most."""
 _FEW = 3
@@ -15,9 +17,9 @@ _FEW = 3
 def verdict(rows: Iterable[Mapping[str, Any]], evaluations: Sequence[Mapping[str, Any]] = ()) -> str:
     """One line about a run's curve (`coevo.training.history.curve`): whether the reward moved by more than two standard errors
     between the first and the last steps, whether the truth on hidden tests moved with it, and what became of the fitness on the
-    evaluation's tasks (`evaluations`, in order)."""
+    evaluation's tasks (`evaluations`, in order; only those that measured all tasks are compared)."""
     said = _of_training(list(rows))
-    scores = [float(row["fitness"]) for row in evaluations if row.get("fitness") is not None]
+    scores = [score for row in evaluations if (score := score_of(row)) is not None]
     if len(scores) < 2:
         return said
     went = "rises" if scores[-1] > scores[0] else "falls" if scores[-1] < scores[0] else "stays"
