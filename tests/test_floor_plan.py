@@ -11,9 +11,11 @@ SRC = Path(__file__).parent.parent / "src" / "coevo"
 
 GROUND = {"errors", "config", "streams", "stats", "programs"}
 BELOW_EPISODES = GROUND | {"runs", "sandbox", "tasks", "evaluation", "models", "evolution"}
-BELOW_CLI = BELOW_EPISODES | {
+BELOW_LAB = BELOW_EPISODES | {
     *("pictures", "episodes", "trajectories", "engines", "training", "mini", "bench"),
+    *("evidence", "diagnostics", "gate", "backtest", "skills"),
 }
+BELOW_CLI = BELOW_LAB | {"lab"}
 MAY_KNOW: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, GROUND),
     "runs": GROUND,
@@ -29,6 +31,12 @@ MAY_KNOW: dict[str, set[str]] = {
     "training": BELOW_EPISODES | {"episodes", "trajectories", "engines"},
     "mini": BELOW_EPISODES | {"episodes", "trajectories", "engines", "training"},
     "bench": BELOW_EPISODES | {"episodes", "trajectories", "engines", "training", "mini", "pictures"},
+    "evidence": GROUND | {"runs"},
+    "diagnostics": GROUND | {"runs", "evidence"},
+    "gate": GROUND | {"runs", "evidence", "diagnostics"},
+    "skills": GROUND | {"runs", "sandbox", "evidence", "diagnostics"},
+    "backtest": BELOW_EPISODES | {"episodes", "trajectories", "engines", "training", "evidence", "diagnostics"},
+    "lab": BELOW_LAB,
     "api": BELOW_CLI,
     "cli": BELOW_CLI | {"api"},
 }

@@ -1,0 +1,1 @@
+"""The shipped diagnostics, one file each. A file defines `DIAGNOSTIC`."""
