@@ -154,6 +154,9 @@ class Brief:
     """After three failed rounds: what to try now."""
     returned: tuple[str, ...] = ()
     """Why earlier proposals of this round came back."""
+    terms: tuple[Mapping[str, Any], ...] = ()
+    """Where there is a diagnostic gap: terms of the grammar that the lab screened on past branches, best first ({"term", "auc", "p",
+    "warn", "critical"})."""
 
     def to_dict(self) -> dict[str, Any]:
         """As stored, and as given to `command` agents (brief.json)."""
@@ -174,4 +177,8 @@ class Agent(Protocol):
 
     def propose_diagnostic(self, brief: Brief, gap: str) -> DiagnosticProposal | None:
         """A diagnostic that closes a gap the lab has found; None if it knows none."""
+        ...
+
+    def spent(self) -> Mapping[str, float]:
+        """`tokens` and `usd` since this was last asked; the lab settles its budget with it after every turn."""
         ...
