@@ -1,0 +1,1 @@
+"""Who proposes: `playbook` (no model), `model`, `command` (a headless coding agent), `scripted`."""
