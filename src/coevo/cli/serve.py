@@ -28,7 +28,9 @@ def serve(
     """
     from coevo.engines.tinker_server import main
     from coevo.mini.base import base_folder
+    from coevo.runs.place import require_writable
 
+    require_writable(folder)
     found = base_folder(base, notify=lambda text: print(text, flush=True))
     given = [str(found or base), "--folder", str(folder), "--name", name or asked_for(base, found), "--host", host]
     given += ["--port", str(port), "--slots", str(slots), "--device", device]

@@ -221,11 +221,13 @@ def _train(
 ) -> None:
     from coevo.config import parse
     from coevo.mini.base import base_folder
+    from coevo.runs.place import require_new
     from coevo.training.opening import ENGINE_TRAINERS
     from coevo.training.session import begin, train
     from coevo.training.settings import Recipe
 
     recipe = parse(Recipe, data, where=where)
+    require_new(out)
     if recipe.trainer in ENGINE_TRAINERS:
         _require_data(recipe)
     weights = base_folder(recipe.base, notify=say) if recipe.trainer != "toy" else None

@@ -37,6 +37,8 @@ POLL_S = 45.0
 """The longest that one retrieval is held; servers that hold longer are asked again."""
 CONNECT_S = 10.0
 BEAT_S = 10.0
+LEAVE_S = 5.0
+"""What a server gets to answer a client that is leaving."""
 """Between heartbeats."""
 MAX_BODY = 256 * 2**20
 """Bytes of a reply that are read at most."""
@@ -93,6 +95,7 @@ class Connection:
         self.url = url.rstrip("/")
         self._key = key
         self._patience_s, self._deadline_s = patience_s, deadline_s
+        self._poll_s = POLL_S
         self._heard = time.monotonic()
         self._requests = 0
         self._session = ""
@@ -148,6 +151,10 @@ class Connection:
         if self._beat is None:
             self._beat = self._submit(self._beating())
 
+    def leave(self) -> None:
+        """From now on wait for nothing longer than a moment: whoever says good-bye to a server that hangs must not hang with it."""
+        self._patience_s = self._deadline_s = self._poll_s = min(LEAVE_S, self._patience_s)
+
     def close(self) -> None:
         """Give up what is under way and leave no thread. Safe to call twice."""
         if self._closed:
@@ -190,12 +197,12 @@ class Connection:
         while time.monotonic() < end:
             asked = time.monotonic()
             try:
-                found = await self._once("POST", "/api/v1/retrieve_future", {"request_id": number}, POLL_S)
+                found = await self._once("POST", "/api/v1/retrieve_future", {"request_id": number}, self._poll_s)
             except _Trouble as e:
                 if e.fault not in (Fault.LOST, Fault.SERVER, Fault.BUSY, Fault.UNREACHED, Fault.GARBAGE):
                     raise self._final(call.path, e) from None
                 held = e.status == 408 or (
-                    e.fault is Fault.LOST and time.monotonic() - asked >= POLL_S and self._alive()
+                    e.fault is Fault.LOST and time.monotonic() - asked >= self._poll_s and self._alive()
                 )
                 if not held:
                     trouble = await self._paused(call.path, e, trouble)
@@ -220,7 +227,7 @@ class Connection:
         trouble: tuple[float, int] | None = None
         while True:
             try:
-                return await self._once(method, path, body, max(POLL_S, self._patience_s))
+                return await self._once(method, path, body, max(self._poll_s, self._patience_s))
             except _Trouble as e:
                 safe = e.fault in (Fault.UNREACHED, Fault.BUSY) or (
                     again and e.fault in (Fault.LOST, Fault.SERVER, Fault.GARBAGE)

@@ -60,9 +60,11 @@ class Remote:
             raise
 
     def close(self) -> None:
-        """Unload all models and leave no thread. Never raises."""
+        """Unload all models and leave no thread. Never raises; a server that does not answer is not waited for."""
+        self._http.leave()
         for model in list(self._models):
-            self.unload(model)
+            if not self.unload(model):
+                break
         self._http.close()
 
     # Models.
@@ -106,15 +108,18 @@ class Remote:
             raise
         return model
 
-    def unload(self, model: RemoteModel) -> None:
-        """Free the model's place. What goes wrong is logged."""
+    def unload(self, model: RemoteModel) -> bool:
+        """Free the model's place; whether the server answered. What goes wrong is logged."""
         with suppress(ValueError):
             self._models.remove(model)
         try:
             self._result("unload_model", {"model_id": model.id, "type": "unload_model"})
         except TinkerError as e:
-            if e.fault is not Fault.GONE:
-                log.warning("a model stays on the server until its session ends: %s", e)
+            if e.fault is Fault.GONE:
+                return True
+            log.warning("a model stays on the server until its session ends: %s", e)
+            return False
+        return True
 
     def run(
         self,

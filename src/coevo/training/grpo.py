@@ -16,7 +16,7 @@ from typing import Any
 from coevo.engines.types import Diverged, Row
 from coevo.episodes.running import run_episodes
 from coevo.episodes.types import Rollout, Source, Start, StartState
-from coevo.errors import BudgetSpent, InfrastructureError
+from coevo.errors import BudgetSpent, InfrastructureError, ModelError
 from coevo.evolution.interrupts import Interrupts
 from coevo.runs.types import Ticket
 from coevo.streams import stream_seed
@@ -39,7 +39,8 @@ def train_grpo(parts: Parts) -> tuple[StoppedBy, str]:
     """Train in an opened run, new or resumed, until something ends it; says what did, for the program and for a person.
 
     Raises `InfrastructureError` when the machine cannot measure or the gradient is not finite several steps in a row, `GateBlocked` when
-    the recipe did not take effect, `StoreError` when the run cannot be written. What was committed by then is kept.
+    the recipe did not take effect, `ModelError` when the engine's server fails, `StoreError` when the run cannot be written. What was
+    committed by then is kept.
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts(parts.run.path))
@@ -52,8 +53,14 @@ def train_grpo(parts: Parts) -> tuple[StoppedBy, str]:
             end = StoppedBy.BUDGET, str(e)
         except Asked:
             end = StoppedBy.INTERRUPTED, f"asked to stop by {interrupts.cause}"
+        except ModelError as e:
+            raise ModelError(f"{e}. {_kept(loop)}") from e
         loop.leave_checkpoint()
         return end
+
+
+def _kept(loop: Loop) -> str:
+    return f"Every step up to {loop.past.made} is kept; `coevo resume {loop.parts.run.path}` goes on after it"
 
 
 class Asked(Exception):

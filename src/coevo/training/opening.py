@@ -19,7 +19,7 @@ from coevo.engines.opening import open_engine
 from coevo.engines.types import Engine
 from coevo.errors import ConfigError, StoreError
 from coevo.evaluation.judges import open_judges
-from coevo.runs import Budget, Run
+from coevo.runs import Budget, Run, place
 from coevo.tasks.sets import load_tasks
 from coevo.training import checkpoints
 from coevo.training.branch import Change
@@ -99,6 +99,7 @@ def opened(
     branched: dict[str, Any] | None = None,
     changed: Sequence[Change] = (),
 ) -> Iterator[Opened]:
+    (place.require_free if existing else place.require_new)(path)
     recipe = setup.recipe
     if recipe.trainer not in ENGINE_TRAINERS:
         raise ConfigError(f"trainer {recipe.trainer!r} has no session; use coevo.training.train")

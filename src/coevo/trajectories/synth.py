@@ -26,7 +26,7 @@ from coevo.evaluation.judges import open_judges
 from coevo.evolution.session import Setup as Search
 from coevo.models import open_models
 from coevo.models.ensemble import Ensemble
-from coevo.runs import Budget, Run, State, parse_budget
+from coevo.runs import Budget, Run, State, parse_budget, place
 from coevo.sandbox.types import SandboxConfig
 from coevo.tasks import list_tasks, task_digest
 from coevo.tasks.sets import SHIPPED, load_tasks
@@ -297,6 +297,7 @@ def begin(setup: Setup, budget: Budget, out: Path) -> Iterator[Synthesis]:
     parquet()
     if not (setup.models or setup.answers or setup.runs):
         raise UsageError("nothing to synthesize from: give a model (--model), answers (--answers) or a search (--from)")
+    place.require_new(out)
     if (setup.models or setup.answers) and not setup.tasks:
         raise UsageError("a model or a file of answers needs tasks: coevo synth TASKS... --model SPEC")
     with _opened(setup, lambda: Run.create(out, kind=KIND, config=setup.model_dump(mode="json"), budget=budget)) as it:
@@ -309,6 +310,7 @@ def resume(path: Path, *, budget: Budget | None = None, pool: str | None = None)
     parquet()
     with Run.open(path, write=False) as run:
         setup = Setup.read(run)
+    place.require_free(path)
     if pool is not None:
         setup = setup.model_copy(update={"pool": pool})
     with _opened(setup, lambda: Run.open(path, write=True, budget=budget)) as it:
