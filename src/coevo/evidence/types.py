@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,20 +104,30 @@ class Frame:
         codes, values = self.words(name)
         return codes == values.index(value) if value in values else np.zeros(self.rows, dtype=bool)
 
-    @property
+    @cached_property
     def groups(self) -> np.ndarray:
         """int64 of (rows,): equal for rows of one group, i.e. the same run, branch, split, step and group (for rows without a group: task);
         numbered from 0 in order of appearance."""
         names = ("run", "branch", "split", "group" if self.has("group") else "task")
-        columns = [self.words(name).codes for name in names]
         steps = np.nan_to_num(self.numbers("step"), nan=-1.0)
-        table = np.stack([*columns, steps.astype(np.int64)], axis=1)
-        _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        if np.abs(steps).max(initial=0) > 1e15 or (steps != np.floor(steps)).any():
+            _, steps = np.unique(steps, return_inverse=True)
+        steps = steps.astype(np.int64)
+        steps -= steps.min(initial=0)
+        key, size = np.zeros(self.rows, dtype=np.int64), 1
+        for codes in (steps, *(self.words(name).codes + 1 for name in names)):
+            count = int(codes.max(initial=0)) + 1
+            if size * count > 1 << 62:  # The numbers of what there is instead of those of what there could be.
+                _, codes = np.unique(codes, return_inverse=True)
+                _, key = np.unique(key, return_inverse=True)
+                size, count = int(key.max()) + 1, int(codes.max()) + 1
+            key, size = key * count + codes, size * count
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         rank = np.empty(len(first), dtype=np.int64)
         rank[np.argsort(first, kind="stable")] = np.arange(len(first))
         return rank[inverse.reshape(-1)]
 
-    @property
+    @cached_property
     def measured(self) -> np.ndarray:
         """bool of (rows,): rows with a reward and without a reason for having none."""
         codes, values = self.words("unmeasured_reason")
