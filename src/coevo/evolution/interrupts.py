@@ -14,7 +14,7 @@ FILE = "stop"
 
 
 class Interrupts:
-    """While entered (on the main thread), the first signal asks for an orderly stop; a second SIGINT stops at once."""
+    """While entered (on the main thread), the first signal asks for an orderly stop; a second one, of either kind, stops at once."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -40,10 +40,11 @@ class Interrupts:
         return bool(self.cause)
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
-        if self.cause and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if self.cause:
+            raise KeyboardInterrupt  # Of SIGTERM, too: everything on the way out knows it and cleans up.
         self.cause = signal.Signals(number).name
         with suppress(OSError):  # Not print: a signal may come in the midst of one.
             os.write(
-                2, b"\nstopping: what is in flight is finished first; Ctrl-C again stops at once, and loses only that\n"
+                2,
+                b"\nstopping: what is in flight is finished first; a second signal (Ctrl-C, SIGTERM) stops at once, and loses only that\n",
             )
