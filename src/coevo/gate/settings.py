@@ -37,6 +37,6 @@ class GateConfig(Config):
     holdout: bool = True
     """Confirm on the holdout what passed everything else."""
     holdout_alpha: float = Field(default=0.1, gt=0, lt=0.5)
-    """One-sided level of the first holdout access; the k-th has this over k (k + 1) / 2 ... so that the sum stays bounded."""
+    """One-sided level A of the first holdout access; the k-th has 2 A / (k (k + 1)), so that all accesses together stay under 2 A."""
     holdout_most: int = Field(default=20, ge=1)
     """Accesses in a lab's life; then nothing is promoted any more."""

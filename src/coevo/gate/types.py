@@ -69,6 +69,14 @@ class Subject:
     """Digest of the weights training started from."""
     training: Frame | None = None
     """Its training rollouts."""
+    origins: tuple[str, ...] = ()
+    """Digests of the weights it was allowed to start from (its parent's checkpoint, the base, those it averages), as the lab recorded them
+    when they were written; empty: the parent's `base_weights`."""
+    declared: tuple[str, ...] | None = None
+    """Recipe leaves (dotted) and harness files that its proposal said it would change; "weights" for another starting point. Empty: a plain
+    continuation. None: it never said, and may have changed one thing."""
+    allowed: tuple[str, ...] | None = None
+    """Patterns (`fnmatch`) of leaves and files that may change; None: any."""
 
 
 class Look(NamedTuple):
@@ -77,7 +85,7 @@ class Look(NamedTuple):
     split: str
     """"gate" or "holdout"."""
     number: int
-    """From 1."""
+    """From 1; for the holdout, the number of the access in the lab's life (as its `Ask` said)."""
     parent: Mapping[str, tuple[float | None, ...]]
     """Task -> truth of each sample; None where it could not be measured."""
     child: Mapping[str, tuple[float | None, ...]]
@@ -142,7 +150,17 @@ class Calibration:
     trials: int
     detectable: float
     power_at: Mapping[float, float] = field(default_factory=dict)
-    """Planted gain -> share promoted."""
+    """Planted gain -> share promoted by the gate split."""
+    confirmed_at: Mapping[float, float] = field(default_factory=dict)
+    """Planted gain -> share that the first holdout access confirmed as well."""
+    tasks: int = 0
+    """Of the gate split."""
+    parity: float | None = None
+    """Two-sided p of "the parent's two measurements agree"."""
+
+    def to_dict(self) -> dict[str, Any]:
+        planted = ("power_at", "confirmed_at")
+        return {k: {str(g): p for g, p in v.items()} if k in planted else v for k, v in vars(self).items()}
 
 
 class Seen(NamedTuple):
@@ -159,3 +177,11 @@ class Seen(NamedTuple):
     calibration: Calibration | None
     seed: int
     """Of the lab: the gate's own seeds follow from it, the child's name and the look."""
+    share: float = 1.0
+    """Of alpha: children of one round that are tested against one parent share it."""
+    answers: Mapping[str, tuple[str, ...]] = {}
+    """Task of the gate or holdout split -> fingerprints of its answers (`coevo.gate.fingerprints`). The gate never holds their text."""
+    promised: tuple[str, ...] = ()
+    """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", and "answers" of the gate's tasks: a lab
+    promises all it has. Where it is missing, integrity fails; where nothing was promised and neither arm has it, it is listed as not
+    checked."""
