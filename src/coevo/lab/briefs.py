@@ -12,6 +12,8 @@ from coevo.lab.types import Branch, Brief
 
 TEXT_CHARS = 800
 """Of a prompt or a response in an excerpt: its beginning and its end."""
+FILE_CHARS = 6000
+"""Of a harness file in the text; the data has all of it."""
 PAST = 30
 """Branches told in full; older ones are counted."""
 
@@ -32,6 +34,7 @@ def brief_dict(brief: Brief) -> dict[str, Any]:
         "remaining": dict(brief.remaining),
         "allowed": dict(brief.allowed),
         "wanted": brief.wanted,
+        "files": dict(brief.files),
         "escalation": brief.escalation,
         "returned": list(brief.returned),
         "terms": [dict(term) for term in brief.terms],
@@ -76,6 +79,8 @@ def brief_text(brief: Brief) -> str:
         lines += [f"- `{term.get('term')}`: {_plain(term)}" for term in brief.terms] + [""]
     lines += ["## The parent's recipe", "", "```json", json.dumps(brief.recipe, ensure_ascii=True), "```", ""]
     lines += ["## What may change", "", *(f"- `{name}`: {what}" for name, what in brief.allowed.items()), ""]
+    for name, text in brief.files.items():
+        lines += [f"### `{name}`", "", "```", _cut(text, FILE_CHARS), "```", ""]
     if brief.calibration is not None:
         lines += [f"The gate sees gains from {brief.calibration.detectable:.3f} of truth up.", ""]
     left = ", ".join(f"{name} {amount:g}" for name, amount in brief.remaining.items() if amount is not None)
@@ -100,7 +105,9 @@ def _past(brief: Brief) -> list[str]:
         told = branch_summary(branch)
         change = told["proposal"]["change"] if told["proposal"] else {}
         what = {name: value for name, value in change.items() if value}
-        moved = f", difference {told['difference']:+.4f} ({told['low']}, {told['high']})" if "difference" in told else ""
+        moved = (
+            f", difference {told['difference']:+.4f} ({told['low']}, {told['high']})" if "difference" in told else ""
+        )
         why = f": {'; '.join(told['reasons'][:2])}" if told["reasons"] else ""
         lines.append(
             f"- `{branch.name}` of `{branch.parent}`: {json.dumps(what, ensure_ascii=True)} -> {told['verdict'] or told['state']}{moved}{why}"
@@ -112,10 +119,10 @@ def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _cut(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
-def _cut(text: str) -> str:
-    if len(text) <= TEXT_CHARS:
+def _cut(text: str, most: int = TEXT_CHARS) -> str:
+    if len(text) <= most:
         return text
-    half = TEXT_CHARS // 2
+    half = most // 2
     return f"{text[:half]} [... {len(text) - 2 * half} characters ...] {text[-half:]}"
 
 

@@ -45,6 +45,13 @@ class AgentConfig(Config):
     """model: a model spec (docs/models)."""
     command: tuple[str, ...] = ()
     """command: a headless coding agent; gets the brief's path as its last argument, works in a worktree."""
+    walls: Literal["bubblewrap", "none"] = "bubblewrap"
+    """command: what keeps it from the lab's run folder and the tasks (their hidden tests), and from writing anywhere but its worktree.
+    none: nothing does, and the report says so."""
+    writable: tuple[str, ...] = ()
+    """command: folders it may write to beside its worktree (where it keeps its own state, say ~/.claude)."""
+    environment: tuple[str, ...] = ()
+    """command: names of environment variables it gets beside PATH, HOME, LANG and TERM (its API key)."""
     script: str = ""
     """scripted: a JSONL file of proposals, one line a turn."""
     timeout_s: float = Field(default=900.0, gt=0)

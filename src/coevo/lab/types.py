@@ -150,6 +150,8 @@ class Brief:
     """What may change: dotted names or path patterns -> what it is."""
     wanted: int
     """Proposals asked for."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Harness files that may change, by path -> text: rewards, filters, diagnostics."""
     escalation: str = ""
     """After three failed rounds: what to try now."""
     returned: tuple[str, ...] = ()

@@ -51,7 +51,9 @@ def scaled(name: str, factor: float, *, low: float, high: float) -> Callable[[Re
     return sets
 
 
-def switched(name: str, new: Any, *, when: Callable[[Recipe], bool] = lambda recipe: True) -> Callable[[Recipe], Sets | None]:
+def switched(
+    name: str, new: Any, *, when: Callable[[Recipe], bool] = lambda recipe: True
+) -> Callable[[Recipe], Sets | None]:
     """A setting to one value, unless it has it."""
     return lambda recipe: {name: new} if value(recipe, name) != new and when(recipe) else None
 

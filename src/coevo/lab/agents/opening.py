@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from coevo.errors import ConfigError
@@ -9,8 +10,9 @@ from coevo.lab.settings import AgentConfig
 from coevo.lab.types import Agent
 
 
-def open_agent(config: AgentConfig, *, seed: int, blind: bool = False) -> Agent:
-    """The agent that `config` names. `blind`: the placebo, which draws from what is allowed whatever the diagnosis.
+def open_agent(config: AgentConfig, *, seed: int, blind: bool = False, hidden: Sequence[Path] = ()) -> Agent:
+    """The agent that `config` names. `blind`: the placebo, which draws from what is allowed whatever the diagnosis. `hidden`: folders that a
+    command must not see (the lab's run, the tasks).
 
     Raises `ConfigError` where the kind lacks its setting, and whatever opening a model raises.
     """
@@ -31,7 +33,9 @@ def open_agent(config: AgentConfig, *, seed: int, blind: bool = False) -> Agent:
 
         return ModelAgent.open(config.model, seed=seed)
     if not config.command:
-        raise ConfigError("agent.kind = 'command' needs agent.command: what to run; it gets the brief's path as its last argument")
+        raise ConfigError(
+            "agent.kind = 'command' needs agent.command: what to run; it gets the brief's path as its last argument"
+        )
     from coevo.lab.agents.command import CommandAgent
 
-    return CommandAgent(config.command, timeout_s=config.timeout_s)
+    return CommandAgent(config, hidden=hidden)

@@ -72,7 +72,9 @@ class Playbook:
                     id=name,
                     title=text,
                     formula=text,
-                    means="branches that turned out bad had high values of it" if term["critical"] >= term["warn"] else "branches that turned out bad had low values of it",
+                    means="branches that turned out bad had high values of it"
+                    if term["critical"] >= term["warn"]
+                    else "branches that turned out bad had low values of it",
                     warn=float(term["warn"]),
                     critical=float(term["critical"]),
                     term=text,
@@ -103,7 +105,9 @@ def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
     findings = {f.diagnostic: f.level for f in brief.diagnosis.findings}
     for move, sets in moves_for(brief.recipe):
         asked = [name for name in move.answers if findings.get(name) in _LOUD]
-        rules = {r.rule: 1 / (1 + r.suggests.index(move.family)) for r in brief.diagnosis.fired if move.family in r.suggests}
+        rules = {
+            r.rule: 1 / (1 + r.suggests.index(move.family)) for r in brief.diagnosis.fired if move.family in r.suggests
+        }
         match = math.fsum(_LOUD[findings[name]] for name in asked) + (max(rules.values()) if asked and rules else 0.0)
         yield _Idea(move.name, move.family, sets, move.why, match or UNASKED, (*asked, *(rules if asked else ())))
     if not blind:

@@ -34,7 +34,11 @@ class Scripted:
         if brief.returned or turn is None:
             return ()
         where = f"{self.script}:{brief.round}"
-        return [proposal_of(one, where=where) for one in (turn if isinstance(turn, list) else [turn]) if "diagnostic" not in one]
+        return [
+            proposal_of(one, where=where)
+            for one in (turn if isinstance(turn, list) else [turn])
+            if "diagnostic" not in one
+        ]
 
     def propose_diagnostic(self, brief: Brief, gap: str) -> DiagnosticProposal | None:
         turn = self._turn(brief.round)
