@@ -98,6 +98,8 @@ class Diagnostic:
     """What one does then."""
     cases: tuple[Case, ...] = ()
     needs_baseline: bool = False
+    split: str = "train"
+    """The rows it is given: those that training saw (all, where no row is called so), those of another split, or "" for all."""
 
 
 class Finding(NamedTuple):

@@ -1,0 +1,71 @@
+"""What the diagnostics of score and signal share: late rows and groups, and rises that should go together."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from coevo.diagnostics.course import SHOWN, Change, Course, Groups, by_step, change, within
+from coevo.evidence.types import Frame
+
+
+def late_rows(frame: Frame, share: float = 1 / 3, mask: np.ndarray | None = None) -> np.ndarray:
+    """bool of (rows,): rows of the last `share` of the steps (of those that `mask` has); all rows where there are no steps."""
+    steps = frame.numbers("step")
+    if mask is None:
+        mask = np.ones(frame.rows, dtype=bool)
+    known = np.isfinite(steps) & mask
+    return mask & (steps >= _from(steps[known], share)) if known.any() else mask
+
+
+def late_groups(groups: Groups, share: float = 1 / 3) -> Groups:
+    """Groups of the last `share` of the steps; all where there are no steps."""
+    known = np.isfinite(groups.step)
+    return groups.where(groups.step >= _from(groups.step[known], share)) if known.any() else groups
+
+
+def _from(steps: np.ndarray, share: float) -> float:
+    different = np.unique(steps)
+    return float(different[-max(1, math.ceil(len(different) * share))])
+
+
+def rows_in(frame: Frame, groups: Groups, most: int = SHOWN) -> tuple[int, ...]:
+    """A source row of each of the last groups."""
+    return tuple(frame.number_of(int(row)) for row in groups.first[::-1][:most])
+
+
+class Rises(NamedTuple):
+    """How two columns changed over a run, each in standard deviations of its own within groups."""
+
+    lead: Change
+    follow: Change
+    share: float
+    """What follows of the rise: (rise of follow) / (rise of lead), at the upper end of what is likely (95 %, one-sided 2.5 %)."""
+    course: Course
+    """Of the difference, in those units."""
+
+
+def rises(frame: Frame, lead: np.ndarray, follow: np.ndarray) -> Rises | None:
+    """Both changes over the rows that have both values; None with too few steps, or without any spread in one of them."""
+    both = np.isfinite(lead) & np.isfinite(follow)
+    scales = [_scale(frame, values, both) for values in (lead, follow)]
+    if not all(scales):
+        return None
+    units = [values / scale for values, scale in zip((lead, follow), scales, strict=True)]
+    courses = [by_step(frame, values, both) for values in units]
+    first, second = (change(course) for course in courses)
+    if first is None or second is None:
+        return None
+    share = second.high / first.difference if first.difference > 0 else math.nan
+    a, b = courses
+    return Rises(first, second, share, Course(a.steps, (a.means - a.means[0]) - (b.means - b.means[0]), a.counts))
+
+
+def _scale(frame: Frame, values: np.ndarray, mask: np.ndarray) -> float:
+    """Standard deviation within groups, lest the difficulty of tasks be taken for spread; where groups have none, of all."""
+    inside = within(frame, values, mask)[mask]
+    if len(inside) and (found := float(inside.std())) > 1e-9:
+        return found
+    return float(values[mask].std()) if mask.any() and values[mask].std() > 1e-9 else 0.0
