@@ -1,0 +1,145 @@
+"""An agent that is a command: a fresh worktree, walls, and a difference that becomes a change."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from coevo.diagnostics.types import Level
+from coevo.errors import ConfigError, InfrastructureError
+from coevo.lab.agents.command import CommandAgent
+from coevo.lab.proposals import AgentReply, problems_of
+from coevo.lab.settings import AgentConfig
+from tests.lab.agents.briefing import brief, finding
+
+needs_bwrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="the program bwrap (package bubblewrap) is missing"
+)
+
+FORM = """
+import json, pathlib, sys
+here = pathlib.Path(sys.argv[1])
+told = json.loads((here / "brief.json").read_text())
+form = {"family": "hyperparameter", "hypothesis": "h", "evidence": [next(iter(told["diagnosis"]["findings"]))],
+        "prediction": {"metric": "truth", "direction": "up"}, "success": "s", "rollback": "r"}
+"""
+LOWER = (
+    FORM
+    + """
+recipe = here / "harness/recipe.yaml"
+recipe.write_text(recipe.read_text().replace("lr: 0.001", "lr: 0.0003"))
+(here / "proposal.json").write_text(json.dumps(form))
+"""
+)
+FILE = (
+    FORM
+    + """
+(here / "harness/rewards/mine.py").write_text("def part(sample): return 1.0\\n")
+(here / "proposal.json").write_text(json.dumps([{**form, "family": "reward"}]))
+"""
+)
+BRIEF = brief(finding("dead-groups", Level.CRITICAL), files={"rewards/mine.py": "def part(sample): return 0.0\n"})
+
+
+def agent(code: str, hidden: tuple[Path, ...] = (), **more: object) -> CommandAgent:
+    settings = AgentConfig(kind="command", command=(sys.executable, "-c", code), **({"walls": "none"} | more))  # type: ignore[arg-type]
+    return CommandAgent(settings, hidden=hidden)
+
+
+def test_an_edited_recipe_is_the_change() -> None:
+    [made] = agent(LOWER).propose(BRIEF)
+    assert dict(made.change.sets) == {"lr": 0.0003} and not made.change.files
+    assert problems_of(made, BRIEF) == []
+
+
+def test_an_edited_file_is_the_change() -> None:
+    [made] = agent(FILE).propose(BRIEF)
+    assert dict(made.change.files) == {"rewards/mine.py": "def part(sample): return 1.0\n"} and not made.change.sets
+    assert problems_of(made, BRIEF) == []
+
+
+@needs_bwrap
+def test_behind_walls_it_works_and_sees_neither_run_nor_tasks(tmp_path: Path) -> None:
+    home = Path(__file__).parents[3]
+    hidden = home / ".pytest-hidden-tasks"
+    hidden.mkdir(exist_ok=True)
+    (hidden / "tests.jsonl").write_text("secret")
+    try:
+        code = (
+            LOWER
+            + f"""
+import os
+assert os.listdir({str(hidden)!r}) == [], "the tasks are visible"
+assert not os.path.exists({str(tmp_path)!r}), "/tmp is visible"
+try:
+    open({str(home / "written-by-agent")!r}, "w")
+except OSError:
+    pass
+else:
+    raise SystemExit("it wrote outside")
+"""
+        )
+        [made] = agent(code, hidden=(hidden, tmp_path), walls="bubblewrap").propose(BRIEF)
+        assert dict(made.change.sets) == {"lr": 0.0003}
+    finally:
+        shutil.rmtree(hidden)
+
+
+@needs_bwrap
+def test_a_writable_folder_may_not_uncover_what_is_hidden(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must not see"):
+        agent(LOWER, hidden=(tmp_path / "run",), walls="bubblewrap", writable=(str(tmp_path),)).propose(BRIEF)
+
+
+def test_secrets_of_the_environment_stay_out_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "k")
+    code = 'import os\nassert "MY_API_KEY" not in os.environ, "leaked"\n' + LOWER
+    assert agent(code).propose(BRIEF)
+    with pytest.raises(InfrastructureError, match="leaked"):
+        agent(code, environment=("MY_API_KEY",)).propose(BRIEF)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "names"),
+    [
+        ("pass", AgentReply, "proposal.json is missing"),
+        ("raise SystemExit('no key')", InfrastructureError, "no key"),
+        ("import time; time.sleep(60)", InfrastructureError, "agent.timeout_s"),
+        ("import pathlib, sys; pathlib.Path(sys.argv[1], 'proposal.json').write_text('{')", AgentReply, "no JSON"),
+        (
+            "import pathlib, sys; pathlib.Path(sys.argv[1], 'proposal.json').write_text('['*100000)",
+            AgentReply,
+            "no JSON",
+        ),
+        (
+            "import pathlib, sys; pathlib.Path(sys.argv[1], 'proposal.json').symlink_to('/etc/passwd')",
+            AgentReply,
+            "missing",
+        ),
+        (LOWER.replace("lr: 0.0003", "lr: [&a [*a]]"), AgentReply, "recipe.yaml"),
+        (LOWER + "recipe.unlink()", AgentReply, "removed"),
+    ],
+)
+def test_trouble_is_named(code: str, error: type[Exception], names: str) -> None:
+    with pytest.raises(error, match=names):
+        agent(code, timeout_s=1.5 if "sleep" in code else 20.0).propose(BRIEF)
+
+
+def test_a_diagnostic_of_its_own() -> None:
+    code = (
+        FORM
+        + """
+made = {"id": "x-y", "title": "t", "formula": "f", "means": "m", "warn": 1, "critical": 2, "term": "mean(reward)"}
+assert (here / "gap.md").read_text() == "the gap"
+(here / "diagnostic.json").write_text(json.dumps(made))
+"""
+    )
+    found = agent(code).propose_diagnostic(BRIEF, "the gap")
+    assert found is not None and found.term == "mean(reward)"
+    assert agent("pass").propose_diagnostic(BRIEF, "the gap") is None
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(ConfigError, match="no-such-agent"):
+        CommandAgent(AgentConfig(kind="command", command=("no-such-agent",)))
