@@ -104,6 +104,13 @@ def test_jitter_that_pays_is_told_and_a_tolerance_ends_it():
     assert not any("jitters" in warning for warning in gate(calm).warnings)
 
 
+def test_of_tasks_without_timing_nothing_is_said_of_times() -> None:
+    for parts in ({"search_gain": 1.0}, {"metaevolve": 1.0}, {"absolute": 1.0}):
+        timed, untimed = gate(recipe(parts)), gate(recipe(parts), timed=False)
+        assert not any("jitter" in warning or "timing" in warning for warning in untimed.warnings)
+        assert untimed.findings == timed.findings and len(untimed.warnings) < len(timed.warnings)
+
+
 def test_a_reward_blind_to_improvement_is_told():
     assert any("nothing teaches" in warning for warning in gate(recipe({"format": 1.0})).warnings)
 

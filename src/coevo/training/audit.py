@@ -116,13 +116,14 @@ def audit(recipe: Recipe, tasks: Sequence[str | Task] = TASKS) -> AuditReport:
         return assess(recipe, reward, [case for task in found for case in measure(task, sandbox=recipe.sandbox)])
 
 
-def gate(recipe: Recipe) -> AuditReport:
-    """Refuse a recipe that pays a planted cheat, by the recorded cases: what training asks before it begins.
+def gate(recipe: Recipe, *, timed: bool = True) -> AuditReport:
+    """Refuse a recipe that pays a planted cheat, by the recorded cases: what training asks before it begins. The recorded tasks are timed;
+    of tasks that are not (`timed` false), what times alone bring about is not told.
 
     Raises `GateBlocked` that names the cheats, unless the recipe has `allow_cheats`.
     """
     with reward_of(recipe.reward) as reward:
-        report = assess(recipe, reward, recorded())
+        report = assess(recipe, reward, recorded(), timed=timed)
     if report.ok or recipe.allow_cheats:
         return report
     worst = {f.plant: f for f in sorted(report.paying, key=lambda f: f.reward or 0.0)}
@@ -134,7 +135,7 @@ def gate(recipe: Recipe) -> AuditReport:
     )
 
 
-def assess(recipe: Recipe, reward: Reward, cases: Sequence[Case]) -> AuditReport:
+def assess(recipe: Recipe, reward: Reward, cases: Sequence[Case], *, timed: bool = True) -> AuditReport:
     """What judged plants earn under a recipe. Executes nothing but reward functions of the user's own."""
     findings: list[Finding] = []
     balances: list[Balance] = []
@@ -145,7 +146,9 @@ def assess(recipe: Recipe, reward: Reward, cases: Sequence[Case]) -> AuditReport
         balances.append(balance)
         findings += [desk.finding(plant, balance) for plant in case.plants]
         warnings += desk.warnings(balance)
-    warnings += _about_leaks(findings) + _about_masks(findings)
+        if timed and (jitter := desk.warning_of_times(balance)):
+            warnings.append(jitter)
+    warnings += _about_leaks(findings, timed=timed) + _about_masks(findings)
     return AuditReport(tuple(findings), tuple(balances), tuple(warnings))
 
 
@@ -239,14 +242,18 @@ class _Desk:
                 f"{where}: copy trap: handing the parent back ({balance.nothing:.3g}) beats trying unless at least "
                 f"{balance.break_even:.0%} of the attempts succeed (gain {balance.gain:.3g}, failure {balance.failure:.3g})"
             )
-        jitter = replace(self.neutral, fitness=(self.neutral.fitness or 0.0) + self.case.noise)
-        paid = self.earned(jitter).reward
-        if self.case.noise and paid is not None and balance.neutral is not None and paid > balance.neutral + EXACT:
-            found.append(
-                f"{where}: measured time jitters, and with it fitness, by about {self.case.noise:.2g}: that pays up to "
-                f"{paid - balance.neutral:.2g} for nothing. Set reward.tolerance to {self.case.noise:.1g}"
-            )
         return found
+
+    def warning_of_times(self, balance: Balance) -> str:
+        """What jitter of measured times pays; empty where nothing."""
+        noise, neutral = self.case.noise, balance.neutral
+        paid = self.earned(replace(self.neutral, fitness=(self.neutral.fitness or 0.0) + noise)).reward
+        if not noise or paid is None or neutral is None or paid <= neutral + EXACT:
+            return ""
+        return (
+            f"{self.case.task}, parent {self.case.parent}: measured time jitters, and with it fitness, by about {noise:.2g}: that pays up to "
+            f"{paid - neutral:.2g} for nothing. Set reward.tolerance to {noise:.1g}"
+        )
 
 
 def break_even(gain: float | None, failure: float | None, nothing: float | None) -> float | None:
@@ -267,14 +274,14 @@ def _gain(sample: Sample) -> float:
     return (sample.fitness or 0.0) - sample.parent_fitness if sample.rejection != "unchanged" else 0.0
 
 
-def _about_leaks(findings: Sequence[Finding]) -> list[str]:
+def _about_leaks(findings: Sequence[Finding], *, timed: bool) -> list[str]:
     leaks = [f for f in findings if f.verdict is Verdict.LEAK]
     if not leaks:
         return []
     worst = max(leaks, key=lambda f: (f.reward or 0.0) - (f.truth or 0.0))
     told = (
         f"public tests leak: {worst.plant} on {worst.task}, parent {worst.parent}, earns {worst.reward:.3g} where the hidden tests would "
-        f"give {worst.truth:.3g}. No reward on shown tests can see it; watch `truth` against `reward`, and use tasks with timing and many tests"
+        f"give {worst.truth:.3g}. No reward on shown tests can see it; watch `truth` against `reward`, and use tasks with {'timing and ' * timed}many tests"
     )
     return [told]
 
