@@ -6,18 +6,16 @@ on where it was stopped. What it is for: demos, and testing whatever judges trai
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coevo.errors import BudgetSpent, ConfigError, InfrastructureError
+from coevo.errors import BudgetSpent, ConfigError, InfrastructureError, StoreError
 from coevo.evolution.interrupts import Interrupts
-from coevo.evolution.types import Rejection
 from coevo.runs import Run
 from coevo.runs.types import State as RunState
 from coevo.runs.types import Ticket
@@ -32,10 +30,11 @@ from coevo.training.rewards import Reward, reward_of
 from coevo.training.schedule import lr_at
 from coevo.training.settings import Recipe
 from coevo.training.sinks import Mirrors
+from coevo.training.toy_edits import Edits
 from coevo.training.toy_policy import Choices, entropy_of, kl_of, step_of
-from coevo.training.toy_records import Group, Rollout, evidence_of, figures_of, mean, tokens_of
-from coevo.training.toy_world import ACTIONS, FEATURES, STATES, State, World, log_policy
-from coevo.training.types import Sample, Scored
+from coevo.training.toy_records import Group, evidence_of, figures_of, mean
+from coevo.training.toy_world import ACTIONS, FEATURES, STATES, World, log_policy
+from coevo.training.types import Scored
 
 POLICY = "policy.json"
 """In a run's artifacts: the weights at the end."""
@@ -58,9 +57,31 @@ def train_toy(recipe: Recipe, run: Run, *, observer: Observer | None = None) -> 
     return loop.result(stopped_by, message, mirrors.notes)
 
 
+def start_of(run: Run) -> np.ndarray:
+    """The policy that a toy run began with, (FEATURES, actions): zeros, or what its config's `weights` names (a file that `write_weights`
+    wrote; a path is counted from the run's folder)."""
+    name = run.config.get("weights")
+    if not name:
+        return np.zeros((FEATURES, len(ACTIONS)))
+    path = run.path / name
+    try:
+        found = np.array(json.loads(path.read_text(encoding="utf-8"))["weights"], dtype=np.float64)
+    except (OSError, ValueError, TypeError, LookupError) as e:
+        raise StoreError(f"cannot read the toy weights {path}: {e}") from e
+    if found.shape != (FEATURES, len(ACTIONS)) or not np.isfinite(found).all():
+        raise StoreError(f"the toy weights {path} are not {FEATURES} x {len(ACTIONS)} finite numbers")
+    return found
+
+
+def write_weights(path: Path, weights: np.ndarray) -> None:
+    """The file that a toy run can begin with."""
+    text = json.dumps({"features": FEATURES, "actions": ACTIONS, "weights": weights.tolist()}, indent=1)
+    path.write_text(text, encoding="utf-8")
+
+
 def weights_of(run: Run, step: int | None = None) -> np.ndarray:
-    """The policy of a toy run after a step (default: the last one made), (FEATURES, actions): zeros before the first."""
-    found = np.zeros((FEATURES, len(ACTIONS)))
+    """The policy of a toy run after a step (default: the last one made), (FEATURES, actions); before the first, what it began with."""
+    found = start_of(run)
     for event in run.events(kinds=("update",)):
         if step is None or (event.step or 0) <= step:
             found = np.array(event.payload["weights"])
@@ -75,9 +96,9 @@ def true_ability(recipe: Recipe, weights: np.ndarray, k: int = 1) -> float:
 class _Loop:
     def __init__(self, recipe: Recipe, run: Run, reward: Reward, mirrors: Mirrors, observer: Observer | None) -> None:
         self.recipe, self.run, self.reward, self.mirrors, self.observer = recipe, run, reward, mirrors, observer
-        self.world = World(recipe.toy.leak)
+        self.edits = Edits(recipe)
         self.past: Past = past_of(run)
-        self.weights = weights_of(run)
+        self.begin, self.weights = start_of(run), weights_of(run)
         self.notes: list[str] = []
         self.lost = 0
         """Steps in a row, of this process, that could not be measured."""
@@ -88,20 +109,19 @@ class _Loop:
                 self._step(self.past.made + 1)
         except BudgetSpent as e:
             end = StoppedBy.BUDGET, str(e)
-        text = json.dumps({"features": FEATURES, "actions": ACTIONS, "weights": self.weights.tolist()}, indent=1)
-        (self.run.artifacts / POLICY).write_text(text, encoding="utf-8")
+        write_weights(self.run.artifacts / POLICY, self.weights)
         return end
 
     def result(self, stopped_by: StoppedBy, message: str, notes: Sequence[str]) -> TrainResult:
         from coevo.training.history import summary
 
-        first, last = np.zeros_like(self.weights), self.weights
+        first, last = self.begin, self.weights
         known = {
             f"ability{'' if k == 1 else f'_{k}'}_{name}": true_ability(self.recipe, weights, k)
             for k in (1, 8)
             for name, weights in (("first", first), ("last", last))
         }
-        metrics = {**summary(self.run), **known, "ability_best": self.world.best_ability}
+        metrics = {**summary(self.run), **known, "ability_best": self.edits.world.best_ability}
         return TrainResult(
             steps=self.past.made,
             stopped_by=stopped_by,
@@ -195,61 +215,14 @@ class _Loop:
     def _group(self, step: int, round: int, place: int) -> Group:
         rng = array_stream(self.recipe.seed, "toy", step, round, place)
         state = STATES[int(rng.integers(len(STATES)))]
-        rollouts = self._rollouts(rng, state, f"{step}.{round}.{place}", self.recipe.group_size)
+        rollouts = self.edits.rollouts(self.weights, rng, state, f"{step}.{round}.{place}", self.recipe.group_size)
         known = [i for i, rollout in enumerate(rollouts) if rollout.seen is not None]
         scored: list[Scored | None] = [None] * len(rollouts)
         for i, one in zip(known, self.reward([r.seen for r in rollouts if r.seen is not None]), strict=True):
-            scored[i] = self._with_bonus(one, ACTIONS[rollouts[i].action])
+            scored[i] = self.edits.with_bonus(one, ACTIONS[rollouts[i].action])
         rewards = [[one.reward if one is not None else None] for one in scored]
         found = [row[0] for row in advantages(rewards, self.recipe.advantage)]
         return Group(state, rollouts, tuple(scored), tuple(found), round)
-
-    def _rollouts(self, rng: np.random.Generator, state: State, group: str, count: int) -> tuple[Rollout, ...]:
-        logs = log_policy(self.weights, [state], self.recipe.episode.temperature)[0]
-        chances = np.exp(logs)
-        found = []
-        for sample in range(count):
-            action = int(rng.choice(len(ACTIONS), p=chances / chances.sum()))
-            outcomes = self.world.outcomes(state, action)
-            which = int(rng.choice(len(outcomes), p=[outcome.chance for outcome in outcomes]))
-            jitter, lost = float(rng.normal(0, 1)), float(rng.random()) < self.recipe.toy.unmeasured
-            outcome = outcomes[which]
-            seen = None if lost else self._seen(state, ACTIONS[action], outcome.public, jitter)
-            found.append(Rollout(state, group, sample, action, float(logs[action]), outcome.hidden, seen))
-        return tuple(found)
-
-    def _seen(self, state: State, action: str, public: float | None, jitter: float) -> Sample:
-        """What a reward sees of an edit."""
-        parent = self._level(state.fitness)
-        tokens = tokens_of(action)
-        common: dict[str, Any] = {
-            "parent_fitness": parent,
-            "parent_correctness": parent,
-            "parent_hash": _hash(state.name),
-            "text": action,
-            "tokens": tokens,
-            "max_tokens": self.recipe.episode.max_tokens,
-        }
-        if action in ("junk", "copy"):
-            rejection = Rejection.UNCHANGED if action == "copy" else Rejection.NO_CODE
-            return Sample(fitness=None, contract_ok=False, rejection=rejection.value, **common)
-        assert public is not None
-        fitness = self._level(min(1.0, max(0.0, public + self.recipe.toy.noise * jitter)))
-        source = f"def solve(case):\n    return {action.replace(' ', '_')}(case, {state.symptom}, {round(public, 3)})\n"
-        return Sample(fitness=fitness, correctness=fitness, program_hash=_hash(source), source=source, **common)
-
-    def _level(self, fitness: float) -> float:
-        levels = self.recipe.toy.levels
-        if levels is None:
-            return fitness
-        return math.floor(fitness * (levels - 1) + 0.5) / (levels - 1) if levels > 1 else 0.5
-
-    def _with_bonus(self, scored: Scored, action: str) -> Scored:
-        bonus = self.recipe.toy.bonus
-        if not bonus or scored.reward is None:
-            return scored
-        paid = bonus if action == "pad" else 0.0
-        return Scored(scored.reward + paid, {**scored.parts, "bonus": paid})
 
     def _learn(self, step: int, chosen: Choices, lost: str) -> tuple[np.ndarray, EntropyState, dict[str, Any]]:
         recipe, past = self.recipe, self.past
@@ -286,7 +259,9 @@ class _Loop:
         rows, hidden, public = [], [], []
         for state in STATES:
             rng = array_stream(self.recipe.seed, "toy-eval", step, state.index)
-            rollouts = self._rollouts(rng, state, f"eval-{step}.{state.index}", self.recipe.evaluate.samples)
+            rollouts = self.edits.rollouts(
+                self.weights, rng, state, f"eval-{step}.{state.index}", self.recipe.evaluate.samples
+            )
             group = Group(state, rollouts, (None,) * len(rollouts), (None,) * len(rollouts), 0)
             rows += [evidence_of(self.run.path.name, step, group, i, "eval") for i in range(len(rollouts))]
             hidden += [max(r.hidden, state.fitness) for r in rollouts if r.seen is not None]
@@ -334,8 +309,4 @@ def _choices(groups: Sequence[Group]) -> Choices:
     )
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-__all__ = ["POLICY", "train_toy", "true_ability", "weights_of"]
+__all__ = ["POLICY", "start_of", "train_toy", "true_ability", "weights_of", "write_weights"]
