@@ -69,3 +69,16 @@ def _scale(frame: Frame, values: np.ndarray, mask: np.ndarray) -> float:
     if len(inside) and (found := float(inside.std())) > 1e-9:
         return found
     return float(values[mask].std()) if mask.any() and values[mask].std() > 1e-9 else 0.0
+
+
+def lost_rows(frame: Frame) -> np.ndarray:
+    """bool of (rows,): rows that name a reason for having no measurement."""
+    codes, values = frame.words("unmeasured_reason")
+    return (codes >= 0) & (codes != (values.index("") if "" in values else -1))
+
+
+def level_values(frame: Frame) -> tuple[str, np.ndarray]:
+    """What tells best how well the policy does: the truth if it is known for at least half of the measured rows, else the reward."""
+    rewards, truth = frame.numbers("reward"), frame.numbers("truth")
+    known, measured = int(np.isfinite(truth).sum()), int(np.isfinite(rewards).sum())
+    return ("truth", truth) if known and known >= measured / 2 else ("reward", rewards)
