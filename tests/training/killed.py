@@ -65,7 +65,7 @@ def _plant(point: str, step: int) -> None:
         case "update committed":
             _after(grpo, "commit_update", lambda parts, at, *rest: at == step)
         case "checkpoint without its mark":
-            _before(checkpoints, "_write", lambda path, text: path.parent.name == checkpoints.name_of(step))
+            _before(checkpoints, "write_whole", lambda path, text: path.parent.name == checkpoints.name_of(step))
         case "evaluated, not committed":
             _before(Run, "put_rollouts", lambda run, rows, **named: named["step"] == step and _in(Evaluator.evaluate))
         case "own searches, not committed":

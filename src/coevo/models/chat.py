@@ -39,6 +39,7 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:
 def _without_marks(tokenizer: Any, messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages without special tokens of the tokenizer and, where the plain template serves, without its names of roles."""
     marks = set(tokenizer.all_special_tokens) | {str(t) for t in tokenizer.added_tokens_decoder.values() if t.special}
+    marks |= _template_marks(tokenizer)
     pattern = "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True) if len(mark) > 1)
     found = [(re.compile(pattern), lambda match: f"{match[0][0]} {match[0][1:]}")] if pattern else []
     if not getattr(tokenizer, "chat_template", None):
@@ -48,8 +49,34 @@ def _without_marks(tokenizer: Any, messages: Sequence[Message]) -> tuple[Message
         content = message.content
         for mark, part in found:
             content = mark.sub(part, content)
-        kept.append(Message(message.role, content))
+        kept.append(Message(message.role, _without_control(tokenizer, content)))
     return tuple(kept)
+
+
+def _template_marks(tokenizer: Any) -> set[str]:
+    """What a chat template writes around messages as plain text: `[INST]`, `<<SYS>>`, `### Response:`."""
+    if not getattr(tokenizer, "chat_template", None):
+        return set()
+    try:
+        text = _apply(tokenizer, [Message("user", "\0"), Message("assistant", "\0"), Message("user", "\0")])
+    except Exception:  # Told where the messages themselves are rendered.
+        return set()
+    frames = text.replace("\0", "\n")
+    return set(_BRACKETED.findall(frames)) | {line.strip() for line in frames.splitlines() if _HEADING.match(line)}
+
+
+_BRACKETED = re.compile(r"<+[^<>\s]{1,40}>+|\[[^\[\]\s]{1,40}\]")
+_HEADING = re.compile(r"\s*#+ *\w[\w ]*:\s*$")
+
+
+def _without_control(tokenizer: Any, content: str) -> str:
+    """The text itself, unless the tokenizer rewrites texts before it looks for special tokens (as by NFKC) and finds one then."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or backend.normalizer is None:
+        return content
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special} - {tokenizer.unk_token_id}
+    ids = token_ids(tokenizer, content)
+    return text_of(tokenizer, [i for i in ids if i not in special]) if special.intersection(ids) else content
 
 
 def plain(messages: Sequence[Message]) -> str:

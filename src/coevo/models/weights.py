@@ -109,7 +109,11 @@ def converted(gguf: Path, *, cache: Path, notify: Callable[[str], None]) -> Path
 
 
 def load(folder: Path, *, device: str, dtype: str) -> tuple[Any, Any, Any]:
-    """(model in eval mode, tokenizer, torch device). dtype "auto" is float32 on a CPU and bfloat16 elsewhere."""
+    """(model in eval mode, tokenizer, torch device). dtype "auto" is float32 on a CPU and bfloat16 elsewhere.
+
+    Raises `ModelError` for a folder that cannot be loaded, and for a saved state of ours of which a file is not the one that was saved.
+    """
+    _require_intact(folder)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -126,12 +130,48 @@ def load(folder: Path, *, device: str, dtype: str) -> tuple[Any, Any, Any]:
             f"{folder} does not fit the memory of {place}: {_first_line(e)}. Take a smaller model or dtype=bfloat16"
         ) from e
     except Exception as e:
-        ours = (folder / "coevo.json").is_file()
-        hint = f". Delete {folder}: it is our conversion, and the next run makes it again" if ours else ""
+        hint = ""
+        if "source" in _object(folder / "coevo.json"):
+            hint = f". Delete {folder}: it is our conversion, and the next run makes it again"
         raise ModelError(
             f"cannot load a language model from {folder}: {type(e).__name__}: {_first_line(e)}{hint}"
         ) from e
     return model, tokenizer, place
+
+
+def _require_intact(folder: Path) -> None:
+    """Hold the files of a state that training left against the digests that it noted, the optimizer's aside."""
+    for record in _RECORDS:
+        files = _object(folder / record).get("files")
+        for name, expected in files.items() if isinstance(files, dict) else ():
+            if name.startswith("optimizer."):
+                continue
+            file = folder / name
+            try:
+                with file.open("rb") as stream:
+                    found = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError as e:
+                raise ModelError(
+                    f"{file} cannot be read ({e.strerror or e}): the state is damaged; take another one"
+                ) from e
+            if found != expected:
+                raise ModelError(
+                    f"{file} is not the file that was saved (SHA-256 differs): damaged, or changed by hand. Take another state; or, if the "
+                    f"change is wanted, delete {' and '.join(_RECORDS)} there, and the folder is a model like any other"
+                )
+
+
+_RECORDS = ("coevo.json", "engine.json")
+"""Files of a saved state that vouch for others: `{"files": {name: SHA-256}}`."""
+
+
+def _object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

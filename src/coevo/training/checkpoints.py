@@ -1,11 +1,11 @@
 """Checkpoints of a run: which there are, the newest that can be read, which are kept.
 
     checkpoints/step-000020/    what the engine saved: a Hugging Face folder and the optimizer's tensors
-        coevo.json              the step, and where the state lies if not here (a server's path)
-        README.md               the model card
+        coevo.json              the step, where the state lies if not here (a server's path), and SHA-256 of `engine.json` and of itself
+        README.md               the model card; for people, who may edit it
 
-The folders themselves are the record: one counts from the moment `coevo.json` is in it, which is written last. A run can be resumed
-without any, by repeating its updates from the first.
+The folders themselves are the record: one counts from the moment `coevo.json` is in it, which is written last. `coevo.json` vouches for
+`engine.json`, which vouches for everything else that is loaded. A run can be resumed without any, by repeating its updates from the first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coevo.engines.state import RECORD
 from coevo.engines.types import Engine
 from coevo.errors import StoreError, UsageError
+from coevo.training import sealed
 
 FOLDER = "checkpoints"
 MARK = "coevo.json"
@@ -43,7 +45,7 @@ class Checkpoint:
 
 
 def found(run: Path) -> list[Checkpoint]:
-    """Of a run's folder, oldest first."""
+    """Of a run's folder, oldest first, damaged ones among them (`require_whole`)."""
     folder = run / FOLDER
     kept = []
     for path in folder.iterdir() if folder.is_dir() else ():
@@ -55,22 +57,30 @@ def found(run: Path) -> list[Checkpoint]:
 
 def _state(path: Path) -> str:
     try:
-        elsewhere = json.loads((path / MARK).read_text(encoding="utf-8")).get("state")
-    except (OSError, ValueError, AttributeError):
-        elsewhere = None  # A damaged mark: the folder is what the engine will judge.
+        elsewhere = sealed.read(path / MARK).get("state")
+    except StoreError:
+        elsewhere = None  # Told by `require_whole`, where the checkpoint is to be used.
     return elsewhere or str(path)
 
 
+def require_whole(one: Checkpoint) -> None:
+    """Raise a `StoreError` that names what of a checkpoint is missing or was changed. What the engine saved, the engine checks itself."""
+    sealed.require_files(one.path, sealed.read(one.path / MARK))
+
+
 def pick(run: Path, which: str = "") -> Checkpoint:
-    """The checkpoint that `RUN@WHICH` names: a step (`20`, `step-000020`), `best`, or nothing for the newest."""
+    """The checkpoint that `RUN@WHICH` names: a step (`20`, `step-000020`), `best`, or nothing for the newest.
+
+    Raises `UsageError` where there is no such one, `StoreError` where it is damaged.
+    """
     all_of_them = found(run)
     if not all_of_them:
         raise UsageError(f"{run} holds no checkpoint; `coevo resume {run}` trains on and leaves one")
-    if which in ("", "last", "newest"):
-        return all_of_them[-1]
-    wanted = _best_step(run) if which == "best" else _step_of(which)
+    newest = which in ("", "last", "newest")
+    wanted = all_of_them[-1].step if newest else _best_step(run) if which == "best" else _step_of(which)
     for one in all_of_them:
         if one.step == wanted:
+            require_whole(one)
             return one
     have = ", ".join(one.path.name for one in all_of_them)
     if which == "best":
@@ -119,9 +129,9 @@ class Checkpoints:
             where = self.engine.save(path.name)
             path.mkdir(parents=True, exist_ok=True)
             here = Path(where).resolve() == path.resolve()
-            _write(path / CARD, card)
+            write_whole(path / CARD, card)
             mark = {"step": step, "state": None if here else where, **about}
-            _write(path / MARK, json.dumps(mark, indent=2) + "\n")
+            write_whole(path / MARK, sealed.text(mark, of=path, files=[RECORD] if (path / RECORD).is_file() else []))
         except (OSError, StoreError) as e:
             why = (e.strerror or str(e)) if isinstance(e, OSError) else str(e)
             raise StoreError(
@@ -141,6 +151,7 @@ class Checkpoints:
             if one.step > up_to:
                 continue  # Newer than the last step that is in the database: a power cut took those.
             try:
+                require_whole(one)
                 self.engine.load(one.state, with_optimizer=True)
                 return one.step
             except StoreError as e:
@@ -160,7 +171,8 @@ class Checkpoints:
                 shutil.rmtree(one.path, ignore_errors=True)
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there as a whole, on the disk, or not at all."""
     part = path.with_name(f".{path.name}.new")
     with part.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -35,7 +35,7 @@ from coevo.evolution.types import Edit
 from coevo.runs import Run
 from coevo.runs.types import State, Ticket
 from coevo.tasks.sets import load_tasks
-from coevo.training import checkpoints
+from coevo.training import checkpoints, sealed
 from coevo.training.entropy import EntropyState
 from coevo.training.evidence_file import check_evidence, read_evidence
 from coevo.training.filters import FilterState
@@ -218,7 +218,8 @@ class _Desk:
         if not path.exists():
             self.checkpoint.rename(path)
         mark = {"step": steps, "state": None, "command": list(self.recipe.command), **about}
-        (path / checkpoints.MARK).write_text(json.dumps(mark, indent=2) + "\n", encoding="utf-8")
+        files = sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_file() and p.name != checkpoints.CARD)
+        checkpoints.write_whole(path / checkpoints.MARK, sealed.text(mark, of=path, files=files))
 
     def _import(self) -> int:
         """All rows as rollouts of the run, and the events of their steps, in one transaction: all or nothing. Returns the last step."""

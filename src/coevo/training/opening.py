@@ -143,7 +143,7 @@ def opened(
         looked = [state for found in fixed.values() for state in found]
         plan = preflight(recipe, engine, looked, everything, base=setup.weights)
         if not existing:
-            _require_honest_reward(recipe, notify)
+            _require_honest_reward(recipe, timed=any(t.config.timing for t in known.values()), notify=notify)
         opened_pool = stack.enter_context(open_judges(pool or recipe.pool, everything.values(), sandbox=recipe.sandbox))
         run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
         notes: list[str] = []
@@ -223,7 +223,7 @@ def _restored(reopen: Callable[[], Engine], saved: Checkpoints, run: Run, setup:
         # The optimizer's state is TRL's: without its checkpoint the updates are repeated from the weights the run began with.
         from coevo.training.trl_trainer import FOLDER, latest_checkpoint, steps_of
 
-        newest = latest_checkpoint(run.path / FOLDER, up_to=past.made * setup.recipe.epochs)
+        newest = latest_checkpoint(run.path / FOLDER, up_to=past.made * setup.recipe.epochs, note=notes.append)
         up_to = steps_of(newest) // setup.recipe.epochs if newest else past.begin
     step = saved.restore(up_to=up_to, note=notes.append)
     if step is not None:
@@ -250,14 +250,14 @@ def _require_same(setup: Setup, path: Path, *, tasks: str, states: str, rewards:
             )
 
 
-def _require_honest_reward(recipe: Recipe, notify: Callable[[str], None]) -> None:
+def _require_honest_reward(recipe: Recipe, *, timed: bool, notify: Callable[[str], None]) -> None:
     """Refuse a reward that pays planted cheats (`coevo reward audit`), unless the recipe allows it; tell its other traps."""
     if recipe.allow_cheats:
         notify("reward: not audited, since allow_cheats is set")
         return
     from coevo.training.audit import gate
 
-    for warning in gate(recipe).warnings[:_TOLD]:
+    for warning in gate(recipe, timed=timed).warnings[:_TOLD]:
         notify(f"reward, on recorded tasks: {warning}")
 
 

@@ -22,16 +22,18 @@ from __future__ import annotations
 import importlib.util
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coevo.engines.types import LossStats, Row, StepStats
-from coevo.errors import BudgetSpent, ConfigError, InfrastructureError, UsageError
+from coevo.errors import BudgetSpent, ConfigError, InfrastructureError, StoreError, UsageError
 from coevo.evolution.interrupts import Interrupts
+from coevo.training import sealed
 from coevo.training.batch import Group, rows_at
+from coevo.training.checkpoints import MARK, write_whole
 from coevo.training.entropy import observe
 from coevo.training.filters import FilterState
 from coevo.training.grpo import IN_A_ROW, Asked, Loop
@@ -231,6 +233,7 @@ class TrlLoop(Loop):
 
     def saved(self) -> None:
         """TRL has left its checkpoint: leave ours, which others can use, beside it."""
+        vouch(self.parts.run.path / FOLDER / f"checkpoint-{self.trainer.state.global_step}")
         self.past = past_of(self.parts.run)
         best = self.past.best
         self.parts.save(self.trainer.state.global_step // self.parts.recipe.epochs, best[0] if best else None)
@@ -288,10 +291,25 @@ def _plainly() -> Iterator[None]:
             hf.enable_progress_bar()
 
 
-def latest_checkpoint(folder: Path, *, up_to: int) -> Path | None:
-    """TRL's newest whole checkpoint of at most `up_to` optimizer steps: the state file is what it writes last."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
-    return max((path for path in found if steps_of(path) <= up_to), key=steps_of, default=None)
+def latest_checkpoint(folder: Path, *, up_to: int, note: Callable[[str], None] = lambda text: None) -> Path | None:
+    """TRL's newest whole checkpoint of at most `up_to` optimizer steps. One of which a file is missing or was changed is passed over."""
+    found = [path for path in folder.glob("checkpoint-*") if (path / MARK).is_file()]
+    for path in sorted((path for path in found if steps_of(path) <= up_to), key=steps_of, reverse=True):
+        try:
+            sealed.require_files(path, sealed.read(path / MARK))
+            return path
+        except StoreError as e:
+            note(f"TRL's {path.name} is passed over, and what came after the one before it is computed again: {e}")
+    return None
+
+
+def vouch(checkpoint: Path) -> None:
+    """Note the digests of all files of one of TRL's checkpoints; from then on it counts. Raises `StoreError` where the disk refuses."""
+    names = sorted(str(p.relative_to(checkpoint)) for p in checkpoint.rglob("*") if p.is_file() and p.name != MARK)
+    try:
+        write_whole(checkpoint / MARK, sealed.text({}, of=checkpoint, files=names))
+    except OSError as e:
+        raise StoreError(f"cannot write {checkpoint / MARK}: {e.strerror or e}") from e
 
 
 def steps_of(checkpoint: Path) -> int:
