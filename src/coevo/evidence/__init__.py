@@ -1,1 +1,7 @@
-"""Rollouts of any trainer, as columns: readers, and the frame that diagnostics, backtests and the gate are functions of."""
+"""Rollouts of any trainer, as columns. `open_evidence` reads files, folders and runs; `frame_of` takes rows in memory."""
+
+from coevo.evidence.opening import open_evidence
+from coevo.evidence.rows import frame_of
+from coevo.evidence.types import Frame, Words
+
+__all__ = ["Frame", "Words", "frame_of", "open_evidence"]
