@@ -83,6 +83,12 @@ class Ledger:
     """Of each branch: optimizer steps made since it was launched."""
     wanted: Mapping[str, int] = field(default_factory=dict)
     """And how many it is to make."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """Digest of each branch's weights, taken when they were written."""
+    minutes: Mapping[str, float] = field(default_factory=dict)
+    """Of training; measured, so no decision rests on it."""
+    trouble: Mapping[str, str] = field(default_factory=dict)
+    """Failed branch -> why."""
     parent: str = ""
     """The branch that the next round changes; empty before the first was made."""
     calibration: Calibration | None = None
@@ -164,7 +170,7 @@ def _branch(ledger: Ledger, data: Data) -> Ledger:
         round=data["round"],
         proposal=proposal,
         commit=data["commit"],
-        state=BranchState.TRAINING if data["steps"] else BranchState.TRAINED,
+        state=BranchState.TRAINING,
         run=data["run"],
     )
     found = replace(
@@ -186,11 +192,17 @@ def _trained(ledger: Ledger, data: Data) -> Ledger:
     done = data["step"] >= ledger.wanted[name] or data["ended"]
     state = BranchState.TRAINED if done else BranchState.TRAINING
     found = _with_branch(ledger, replace(branch, state=state, cost=cost))
-    return replace(found, steps={**ledger.steps, name: data["step"]})
+    return replace(
+        found,
+        steps={**ledger.steps, name: data["step"]},
+        weights={**ledger.weights, name: data["weights"]},
+        minutes={**ledger.minutes, name: ledger.minutes.get(name, 0.0) + data["timing"]["minutes"]},
+    )
 
 
 def _failed(ledger: Ledger, data: Data) -> Ledger:
-    return _with_branch(ledger, replace(ledger.branches[data["branch"]], state=BranchState.FAILED))
+    found = _with_branch(ledger, replace(ledger.branches[data["branch"]], state=BranchState.FAILED))
+    return replace(found, trouble={**ledger.trouble, data["branch"]: data["why"]})
 
 
 def _pruned(ledger: Ledger, data: Data) -> Ledger:

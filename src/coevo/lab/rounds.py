@@ -287,7 +287,7 @@ def _train(ledger: Ledger, now: Round, config: LabConfig) -> Action | None:
     rungs = config.prune.rungs
     stops = [config.steps * (i + 1) // (rungs + 1) for i in range(rungs + 1)]
     for rung, stop in enumerate(stops, 1):
-        behind = [n for n in now.branches if _training(ledger, n) and ledger.steps[n] < min(stop, ledger.wanted[n])]
+        behind = [n for n in now.branches if _training(ledger, n) and not _is_at(ledger, n, stop)]
         if behind:
             return Train(tuple(behind), stop)
         if rung <= rungs and now.rungs < rung:
@@ -298,6 +298,11 @@ def _train(ledger: Ledger, now: Round, config: LabConfig) -> Action | None:
 
 def _training(ledger: Ledger, name: str) -> bool:
     return ledger.branches[name].state is BranchState.TRAINING
+
+
+def _is_at(ledger: Ledger, name: str, stop: int) -> bool:
+    """Whether a branch in training has come as far as this rung; one that trains nothing (an average) still has to be made."""
+    return ledger.wanted[name] > 0 and ledger.steps[name] >= min(stop, ledger.wanted[name])
 
 
 # Verdicts

@@ -1,0 +1,250 @@
+"""Measuring a branch: fresh samples on the gate's, the holdout's and the report's tasks, by a judge that no branch can reach.
+
+Only the driver calls it. Rows are evidence rows of schema 1 with reward, public fitness and truth apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from coevo.errors import ConfigError, GateBlocked, InfrastructureError
+from coevo.lab.settings import LabConfig
+from coevo.runs import Run
+from coevo.streams import array_stream, stream, stream_seed
+from coevo.training.opening import Setup
+from coevo.training.settings import Recipe
+
+SPLITS = ("gate", "holdout", "report")
+
+TOY_VARIANTS = 8
+"""Tasks of each split that look like one state of the toy world."""
+TOY_SPREAD = 0.08
+"""How far the fitness of a variant may lie from its state's."""
+
+Rows = list[dict[str, Any]]
+
+
+class Measurer(Protocol):
+    """Where truth comes from."""
+
+    def tasks(self, split: str) -> tuple[str, ...]:
+        """Names of the tasks of "gate", "holdout" or "report"; no two splits share one."""
+        ...
+
+    def judge(self) -> Mapping[str, str]:
+        """Name -> SHA-256 of everything that decides what truth is."""
+        ...
+
+    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
+        """`samples` fresh rollouts of a branch's policy (its training run's folder) on each task: evidence rows of that split."""
+        ...
+
+
+def samples_of(rows: Rows, tasks: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
+    """Task -> truth of each sample, None where it could not be measured."""
+    found: dict[str, list[float | None]] = {task: [] for task in tasks}
+    for row in rows:
+        truth = row["truth"] if not row["unmeasured_reason"] else None
+        found[row["task"]].append(None if truth is None else float(truth))
+    return {task: tuple(values) for task, values in found.items()}
+
+
+@contextmanager
+def open_measurer(config: LabConfig, *, notify: Callable[[str], None] = lambda line: None) -> Iterator[Measurer]:
+    """The measurer of a lab, by its trainer. Raises `ConfigError` where the splits cannot work."""
+    if config.recipe.trainer == "toy":
+        yield ToyMeasurer(config.seed, config.recipe.episode.temperature)
+        return
+    with ExitStack() as stack:
+        yield EngineMeasurer.opened(config, stack, notify)
+
+
+# Toy
+
+
+@dataclass(frozen=True)
+class ToyMeasurer:
+    """Exact mechanics of the toy world. A task is a variant of one of its states, a little easier or harder; truth is hidden fitness, which
+    none of the recipe's planted faults touches; fitness and reward are what the branch's own recipe sees."""
+
+    seed: int
+    temperature: float = 1.0
+    """Of the first recipe: all arms are asked in the same way."""
+
+    def tasks(self, split: str) -> tuple[str, ...]:
+        from coevo.training.toy_world import STATES
+
+        return tuple(f"{state.name}/{split}-{i}" for state in STATES for i in range(TOY_VARIANTS))
+
+    def judge(self) -> Mapping[str, str]:
+        from coevo.training import toy_world
+
+        text = Path(toy_world.__file__).read_bytes()
+        splits = "\n".join(task for split in SPLITS for task in self.tasks(split))
+        return {"judge": hashlib.sha256(text).hexdigest(), "tasks": hashlib.sha256(splits.encode()).hexdigest()}
+
+    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
+        from coevo.training.rewards import reward_of
+        from coevo.training.toy import weights_of
+        from coevo.training.toy_edits import Edits
+        from coevo.training.toy_records import Group, evidence_of
+        from coevo.training.toy_world import ACTIONS, STATES
+        from coevo.training.types import Scored
+
+        with Run.open(run, write=False) as opened:
+            recipe, weights = Setup.read(opened).recipe, weights_of(opened)
+        states = {state.name: state for state in STATES}
+        asked = recipe.episode.model_copy(update={"temperature": self.temperature})
+        edits, rows = Edits(recipe.model_copy(update={"episode": asked})), []
+        with reward_of(recipe.reward) as reward:
+            for task in tasks:
+                state = states[task.partition("/")[0]]
+                rng = array_stream(seed, "measure", task)
+                rollouts = edits.rollouts(
+                    weights, rng, state, f"{task}#{seed}", samples, place=self._place(task, state)
+                )
+                known = [i for i, rollout in enumerate(rollouts) if rollout.seen is not None]
+                scored: list[Scored | None] = [None] * len(rollouts)
+                paid = reward([r.seen for r in rollouts if r.seen is not None]) if known else []
+                for i, one in zip(known, paid, strict=True):
+                    scored[i] = edits.with_bonus(one, ACTIONS[rollouts[i].action])
+                group = Group(state, rollouts, tuple(scored), (None,) * len(rollouts), 0)
+                rows += [
+                    {**evidence_of(run.name, 0, group, i, split), "branch": run.name, "task": task}
+                    for i in range(len(rollouts))
+                ]
+        return rows
+
+    def _place(self, task: str, state: Any) -> Any:
+        """The variant's own state: what the policy cannot tell from the one it knows."""
+        from coevo.training.toy_world import State
+
+        shift = stream(self.seed, "toy-task", task).uniform(-TOY_SPREAD, TOY_SPREAD)
+        return State(state.index, state.symptom, state.fitness + shift)
+
+
+# Engines
+
+
+@dataclass(frozen=True)
+class EngineMeasurer:
+    """A branch's newest checkpoint, asked on tasks as the first recipe's episodes ask, judged on public and hidden tests."""
+
+    config: LabConfig
+    by_split: Mapping[str, tuple[str, ...]]
+    known: Mapping[str, Any]
+    """Task by name."""
+    pool: Any
+    digest: str
+    notify: Callable[[str], None]
+    starts: dict[str, Any] = field(default_factory=dict)
+    """Made when first asked for."""
+
+    @classmethod
+    def opened(cls, config: LabConfig, stack: ExitStack, notify: Callable[[str], None]) -> EngineMeasurer:
+        from coevo.evaluation.judges import open_judges
+        from coevo.tasks.sets import load_tasks
+        from coevo.training.sources import require_apart, tasks_digest
+
+        splits = {name: load_tasks(getattr(config.tasks, name)) for name in ("train", *SPLITS)}
+        for name in ("train", *SPLITS):
+            if not splits[name]:
+                raise ConfigError(f"tasks.{name} names no task; a lab needs four splits that share none")
+        seen: dict[str, str] = {}
+        for name, some in splits.items():
+            for task in some:
+                if task.name in seen:
+                    raise GateBlocked(
+                        f"task {task.name!r} is in tasks.{seen[task.name]} and in tasks.{name}; splits share none"
+                    )
+                seen[task.name] = name
+        held = [task for name in SPLITS for task in splits[name]]
+        require_apart({task.name: task for task in splits["train"]}, held)
+        pool = stack.enter_context(open_judges(config.recipe.pool, held, sandbox=config.recipe.sandbox))
+        by_split = {name: tuple(task.name for task in splits[name]) for name in SPLITS}
+        return cls(config, by_split, {task.name: task for task in held}, pool, tasks_digest(held), notify)
+
+    def tasks(self, split: str) -> tuple[str, ...]:
+        return self.by_split[split]
+
+    def judge(self) -> Mapping[str, str]:
+        return {"judge": self.digest}
+
+    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
+        from coevo.engines.opening import open_engine
+        from coevo.episodes.running import run_episodes
+        from coevo.episodes.types import Start
+        from coevo.training import checkpoints
+
+        with Run.open(run, write=False) as opened:
+            setup = Setup.read(opened)
+        episode = self.config.recipe.episode.model_copy(update={"truth": 1.0})
+        if "max_tokens" not in self.config.recipe.episode.model_fields_set:
+            episode = episode.model_copy(update={"max_tokens": setup.recipe.episode.max_tokens})
+        orders = [Start(state, state.task, i) for state in map(self._start, tasks) for i in range(samples)]
+        folder = run / checkpoints.FOLDER
+        saved = checkpoints.found(run)
+        with closing(open_engine(setup.weights, setup.recipe.engine, folder=folder, notify=self.notify)) as engine:
+            if saved:
+                engine.load(checkpoints.pick(run).state, with_optimizer=False)
+            rollouts = run_episodes(engine, orders, episode, pool=self.pool, tasks=dict(self.known), seed=seed, step=0)
+        return self._rows(run.name, setup.recipe, rollouts, split)
+
+    def _rows(self, branch: str, recipe: Recipe, rollouts: Sequence[Any], split: str) -> Rows:
+        """With the reward that the branch's own recipe pays."""
+        from coevo.episodes.evidence import evidence_row
+        from coevo.training import batch as batches
+        from coevo.training.rewards import reward_of
+
+        by_task: dict[str, list[Any]] = {}
+        for rollout in rollouts:
+            by_task.setdefault(rollout.group, []).append(rollout)
+        rows: Rows = []
+        with reward_of(recipe.reward) as reward:
+            for name, some in by_task.items():
+                group = batches.scored_group(name, some, reward, recipe)
+                for rollout, total in zip(some, group.returns, strict=True):
+                    rows.append(
+                        evidence_row(
+                            rollout,
+                            run=branch,
+                            branch=branch,
+                            step=0,
+                            split=split,
+                            kind=self.known[name].kind,
+                            reward=total,
+                        )
+                    )
+        return rows
+
+    def _start(self, name: str) -> Any:
+        """Where a task begins: the statement alone where nothing else is trained on, else its start program, judged once."""
+        from coevo.evolution.types import Edit
+        from coevo.training.sources import program_state, statement_state
+
+        if name not in self.starts:
+            task, states = self.known[name], self.config.recipe.states
+            only_statements = all(source == "statement" or not share for source, share in states.mix.items())
+            if only_statements:
+                self.starts[name] = statement_state(task)
+            else:
+                self.starts[name] = program_state(task, self._judged(name), Edit(states.style))
+        return self.starts[name]
+
+    def _judged(self, name: str) -> Any:
+        from coevo.episodes.standing import attempt_of
+        from coevo.evaluation.judges import measure
+
+        task = self.known[name]
+        seed = stream_seed(self.config.seed, "start", name) % 2**31
+        evaluation = self.pool.submit(measure, name, task.start, "public", seed).result()
+        if evaluation.fitness is None:
+            raise InfrastructureError(
+                f"the start program of task {name!r} could not be measured: {evaluation.reason}. `coevo evaluate` tries it alone"
+            )
+        return attempt_of(task.start, evaluation)
