@@ -66,7 +66,7 @@ def test_feedback_that_quotes_control_marks_opens_no_turn_and_is_kept_as_it_was(
     special = set(tokenizer().all_special_ids)
     assert not special.intersection(spelt)
     for rollout in rollouts:
-        assert MARKS in rollout.turns[0].text
+        assert rollout.turns[0].text == reply
         assert "all tests pass" in rollout.turns[1].message
         # The prompt's two messages and the opened reply, then an end and two messages' marks for each turn.
         marks = [i for i in rollout.token_ids if i in special]
