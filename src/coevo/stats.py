@@ -1,10 +1,12 @@
-"""Small-sample statistics: medians and quantiles, bootstrap intervals, paired permutation tests. All seeded, or exact.
+"""Small-sample statistics: medians and quantiles, bootstrap intervals, paired permutation tests, at one look or at several (a group-sequential
+sign-flip test with a spending plan). All seeded, or exact.
 
 Thin over `scipy.stats`, which is imported on first use.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,7 @@ from coevo.errors import UsageError
 
 _EXACT_UP_TO = 16
 """Pairs up to which all 2^n sign patterns are enumerated."""
+_EXACT_PATHS_UP_TO = 13
 _PIECE = 1_000_000
 
 
@@ -221,6 +224,159 @@ def minimum_detectable_effect(sd: float, n: int, *, alpha: float = 0.05, power: 
         raise UsageError(f"no minimum detectable effect for sd={sd!r}, n={n!r}, alpha={alpha!r}, power={power!r}")
     z = float(special.ndtri(1 - alpha / 2) + special.ndtri(power))
     return z * sd / math.sqrt(n)
+
+
+Spending = Literal["obrien_fleming", "pocock", "linear"]
+
+
+def spent(spending: Spending, fraction: float, alpha: float) -> float:
+    """Of the one-sided `alpha`, what a plan may have spent at an information `fraction` (0 to 1) (Lan and DeMets 1983, Biometrika 70).
+
+    obrien_fleming: 2 - 2 Phi(z(1 - alpha / 2) / sqrt(t)); pocock: alpha ln(1 + (e - 1) t); linear: alpha t.
+    """
+    from scipy import special
+
+    t = min(1.0, fraction)
+    if t <= 0:
+        return 0.0
+    if spending == "obrien_fleming":
+        return float(2 * special.ndtr(special.ndtri(alpha / 2) / math.sqrt(t)))
+    return alpha * math.log1p((math.e - 1) * t) if spending == "pocock" else alpha * t
+
+
+class FlippedPaths(NamedTuple):
+    """Means of paired differences at each look under the same sign patterns; row 0 is the observed one (no sign flipped)."""
+
+    means: np.ndarray
+    """(patterns, looks): mean over the pairs measured by then of sign * difference."""
+    signs: np.ndarray
+    """(patterns, looks): mean of the signs alone, so that a shift of all differences by d subtracts d * signs."""
+
+    def crossing(self, allowed: Sequence[float], *, shift: float = 0.0, below: bool = False) -> int:
+        """The look (from 1) at which the observed mean crosses the upper boundary, 0 if it never does: see `first_crossing`. Tests "the mean
+        is `shift` or less", or with `below`, "`shift` or more"."""
+        moved = self.means - shift * self.signs
+        return first_crossing(-moved if below else moved, allowed)
+
+
+def flipped_paths(paths: np.ndarray, *, seed: int, resamples: int = 9_999) -> FlippedPaths:
+    """Sign-flip distribution of cumulated paired differences: `paths` is (pairs, looks), NaN where a pair was not measured yet.
+
+    A pattern gives each pair one sign for all looks, since a pair's differences at several looks come from the same samples.
+    All 2^n patterns up to n = 13 pairs, otherwise `resamples` random ones and the observed one. The random patterns depend on `seed` and
+    the number of pairs alone: give the same `seed` at every look, and keep the pairs that are still unmeasured as NaN.
+    """
+    n, looks = paths.shape
+    known = np.isfinite(paths)
+    counts = np.maximum(known.sum(axis=0), 1)
+    values = np.where(known, paths, 0.0) / counts
+    shares = known / counts
+    if n <= _EXACT_PATHS_UP_TO:
+        patterns = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        return FlippedPaths(patterns @ values, patterns @ shares)
+    rng = np.random.Generator(np.random.Philox(seed))
+    means, signs = np.empty((resamples + 1, looks)), np.empty((resamples + 1, looks))
+    means[0], signs[0] = values.sum(axis=0), shares.sum(axis=0)
+    step = max(1, _PIECE // n)
+    for begin in range(1, resamples + 1, step):
+        rows = slice(begin, min(begin + step, resamples + 1))
+        patterns = rng.integers(0, 2, (rows.stop - begin, n), dtype=np.int8) * 2.0 - 1.0
+        means[rows], signs[rows] = patterns @ values, patterns @ shares
+    return FlippedPaths(means, signs)
+
+
+def first_crossing(means: np.ndarray, allowed: Sequence[float]) -> int:
+    """At which look (from 1) row 0 of `means` (patterns, looks) crosses; 0 if it does not.
+
+    `allowed[j]` is the share of all patterns that may have crossed by look j + 1 (a spending plan, cumulated). The boundary of a look is the
+    lowest value under which no more patterns than that have crossed by then; values that tie stay together on the near side, and what a
+    look leaves unspent is there for the next. Given the differences up to their signs, each pattern is as likely as the
+    observed one if both arms of every pair have the same distribution, so the chance to cross at all is at most `allowed[-1]`: whatever the
+    distribution, the number of pairs, the ties, and wherever one stops before. (The permutation distribution as the joint null distribution
+    over looks; with random patterns: Hemerik and Goeman 2018, TEST 27, Theorem 1.)
+    """
+    total = len(means)
+    alive = means
+    crossed = 0
+    for look, share in enumerate(allowed):
+        room = math.floor(share * total + 1e-9) - crossed
+        if room <= 0:
+            continue
+        column = alive[:, look]
+        if room >= len(column):
+            return look + 1
+        edge = float(np.partition(column, len(column) - room - 1)[len(column) - room - 1])
+        over = column > edge + 1e-9 * max(1e-3, abs(edge))
+        if over[0]:
+            return look + 1
+        crossed += int(over.sum())
+        alive = alive[~over]
+    return 0
+
+
+@functools.cache
+def plan_boundaries(spending: Spending, looks: int, alpha: float) -> tuple[float, ...]:
+    """Upper boundaries in z for equally spaced looks, by numerical integration over Brownian motion (Armitage, McPherson and Rowe
+    1969). What the sign-flip test comes to for many pairs; used to state power beforehand."""
+    from scipy import optimize, special
+
+    bounds: list[float] = []
+    for j in range(1, looks + 1):
+        goal = spent(spending, j / looks, alpha)
+        before = _crossed(bounds, looks, 0.0)
+        if goal - before < 1e-12:
+            bounds.append(float(-special.ndtri(1e-13)))
+            continue
+        found = optimize.root_scalar(
+            lambda z, g=goal: _crossed([*bounds, z], looks, 0.0) - g, bracket=(-4.0, 9.0), xtol=1e-6
+        )
+        bounds.append(float(found.root))
+    return tuple(bounds)
+
+
+@functools.cache
+def plan_drift(spending: Spending, looks: int, alpha: float, power: float) -> float:
+    """The expected z at the last look with which the plan rejects with probability `power`. For one look: z(1 - alpha) + z(power)."""
+    from scipy import optimize
+
+    bounds = plan_boundaries(spending, looks, alpha)
+    return float(
+        optimize.root_scalar(lambda drift: _crossed(bounds, looks, drift) - power, bracket=(0.0, 20.0), xtol=1e-6).root
+    )
+
+
+def _crossed(bounds: Sequence[float], looks: int, drift: float) -> float:
+    """Chance that Brownian motion with `drift` at time 1 is over bounds[j] sqrt(t_j) at one of the first looks t_j = j / looks."""
+    from scipy import special
+
+    sd = 1 / math.sqrt(looks)
+    total = 0.0
+    grid, density = np.zeros(1), np.ones(1)
+    for j, bound in enumerate(bounds, start=1):
+        edge = bound * math.sqrt(j / looks)
+        step = drift / looks
+        total += float(density @ special.ndtr((grid + step - edge) / sd))
+        if j == len(bounds):
+            break
+        low = min(edge - 1e-6, drift * j / looks - 9.0)
+        fresh, width = np.linspace(low, edge, 300, retstep=True)
+        kernel = np.exp(-0.5 * ((fresh[:, None] - grid[None, :] - step) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
+        weights = np.full(300, width)
+        weights[[0, -1]] = width / 2
+        grid, density = fresh, (kernel @ density) * weights
+    return total
+
+
+def clopper_pearson(hits: int, trials: int, *, confidence: float = 0.95) -> Interval:
+    """Exact interval of a share (Clopper and Pearson 1934): it covers at least as often as it says."""
+    from scipy import special
+
+    if not 0 <= hits <= trials or trials < 1 or not 0 < confidence < 1:
+        raise UsageError(f"no interval for {hits!r} of {trials!r} at confidence {confidence!r}")
+    tail = (1 - confidence) / 2
+    low = float(special.betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
+    high = float(special.betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
+    return Interval(hits / trials, low, high)
 
 
 def _checked(values: Sequence[float], what: str) -> np.ndarray:

@@ -41,6 +41,8 @@ class Status(StrEnum):
     UNMEASURED = "unmeasured"
     BROKEN = "broken"
     """The check itself raised. Fails closed: never a promotion."""
+    UNKNOWN = "unknown"
+    """Neither arm carries what it takes, and nobody promised it: listed, and held against no one."""
 
 
 class Check(NamedTuple):

@@ -1,0 +1,55 @@
+"""Per-task means of the rows behind the looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from coevo.evidence.types import Frame
+from coevo.gate.checks.integrity import has_reason
+from coevo.gate.types import Look, Seen
+
+Column = Callable[[Frame], np.ndarray]
+"""float64 of (rows,), NaN where it says nothing."""
+
+
+def frames_of(seen: Seen, arm: Literal["parent", "child"], split: str | None = None) -> list[Frame]:
+    """The rows behind the looks of one arm."""
+    looks: Sequence[Look] = [look for look in seen.looks if split in (None, look.split)]
+    frames = [look.parent_frame if arm == "parent" else look.child_frame for look in looks]
+    return [frame for frame in frames if frame is not None]
+
+
+def means(frames: Sequence[Frame], tasks: Sequence[str], column: Column) -> np.ndarray:
+    """float64 of (tasks,): mean of a column over the measured rows of each task, NaN without any."""
+    place = {task: i for i, task in enumerate(tasks)}
+    sums, counts = np.zeros(len(tasks)), np.zeros(len(tasks))
+    for frame in frames:
+        codes, names = frame.words("task")
+        where = np.array([place.get(name, -1) for name in names] + [-1], dtype=np.int64)[codes]
+        values = column(frame)
+        used = (where >= 0) & np.isfinite(values) & ~has_reason(frame)
+        sums += np.bincount(where[used], weights=values[used], minlength=len(tasks))
+        counts += np.bincount(where[used], minlength=len(tasks))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums / counts
+
+
+def named(name: str) -> Column:
+    return lambda frame: frame.numbers(name)
+
+
+def flag(frame: Frame, name: str) -> np.ndarray:
+    """bool of (rows,): where a column of numbers is over zero, or one of words says anything."""
+    numbers = np.nan_to_num(frame.numbers(name)) > 0
+    codes, values = frame.words(name)
+    return numbers | np.isin(codes, [i for i, value in enumerate(values) if value not in ("", "none", "0", "False")])
+
+
+def by_luck(hits: int, n: int, before: int, m: int) -> float:
+    """P-value of "hits of n is no more than before of m": Fisher's exact test, one-sided. 1 for an arm without any."""
+    from scipy import stats
+
+    return float(stats.hypergeom.sf(hits - 1, n + m, hits + before, n)) if n and m else 1.0

@@ -1,0 +1,64 @@
+"""Fingerprints of answers, so that training data can be searched for them by a gate that never holds them.
+
+A text is taken as words (runs of letters and digits, and single signs, lower case, without white space); its fingerprints are hashes
+of its runs of `RUN` words (13, as in Brown et al. 2020, appendix C), or of the whole where it is shorter. Programs count by their
+normal form as well: the id of the `Program`, which is what `program_hash` holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+RUN = 13
+LEAST = 6
+"""Words of an answer under which it is too common to say anything ("42")."""
+MOST = 512
+"""Fingerprints kept of one answer: those with the smallest hashes, so that any text that holds it all is found."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def fingerprints(texts: Iterable[str], *, programs: Iterable[str] = ()) -> tuple[str, ...]:
+    """Of one task's answers: reference programs, expected outputs, hidden tests. `programs` are ids of answer programs."""
+    found: set[str] = set()
+    for text in texts:
+        words = _words(text)
+        if len(words) >= LEAST:
+            found |= set(sorted(_hashes(words, min(RUN, len(words))))[:MOST])
+    return tuple(sorted(found | {f"program:{program}" for program in programs if program}))
+
+
+class Finder:
+    """Finds tasks' answers in texts."""
+
+    def __init__(self, answers: Mapping[str, Iterable[str]]) -> None:
+        self._tasks: dict[str, set[str]] = {}
+        for task, marks in answers.items():
+            for mark in marks:
+                self._tasks.setdefault(mark, set()).add(task)
+        self._runs = sorted({int(mark.split(":", 1)[0]) for mark in self._tasks if mark[:1].isdigit()})
+
+    def in_text(self, text: str) -> set[str]:
+        """Tasks whose answers this text holds in part."""
+        words = _words(text)
+        found: set[str] = set()
+        for run in self._runs:
+            for mark in _hashes(words, run):
+                found |= self._tasks.get(mark, set())
+        return found
+
+    def of_program(self, program: str) -> set[str]:
+        """Tasks of which the program of this id is an answer."""
+        return self._tasks.get(f"program:{program}", set())
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _hashes(words: list[str], run: int) -> Iterator[str]:
+    """LENGTH:HASH of every run of so many words."""
+    for i in range(len(words) - run + 1):
+        text = " ".join(words[i : i + run]).encode("utf-8", "surrogatepass")
+        yield f"{run}:{hashlib.blake2b(text, digest_size=8).hexdigest()}"
