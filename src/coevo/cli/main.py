@@ -25,6 +25,7 @@ from coevo.cli import (
     resume,
     reward,
     serve,
+    skills,
     status,
     synth,
     tasks,
@@ -68,6 +69,7 @@ app.command("serve")(serve.serve)
 app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(skills.app, name="skills")
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("resume")(resume.resume)

@@ -171,7 +171,7 @@ def _case(line: str) -> Case | str:
         return "a case is an object with name, expect and diagnosis"
     if unknown := set(data) - _KEYS:
         return f"unknown key {sorted(unknown)[0][:80]!r}; a case has {', '.join(sorted(_KEYS))}"
-    name, expect, diagnosis = data.get("name"), data.get("expect"), data.get("diagnosis")
+    name, expect, diagnosis = data.get("name"), data.get("expect"), data.get("diagnosis", {})
     if not isinstance(name, str) or not 0 < len(name) <= 200:
         return "'name' must be a text of 1 to 200 characters"
     if expect not in EXPECTATIONS:

@@ -38,6 +38,7 @@ def uses_of(runs: Iterable[str | Path | Run]) -> list[Use]:
 def evidence_page(skill: Skill, uses: Sequence[Use], standing: Standing) -> str:
     """references/evidence.md: what is known of a skill, for a person or an agent. Deterministic."""
     record = standing.record
+    counts = (record.fired, record.applied, record.helped, record.hurt, record.inconclusive, record.invalid)
     lines = [
         f"# Evidence of {skill.name}",
         "",
@@ -47,12 +48,15 @@ def evidence_page(skill: Skill, uses: Sequence[Use], standing: Standing) -> str:
         "",
         "| fired | applied | helped | hurt | inconclusive | invalid | chance that it helps next |",
         "|---|---|---|---|---|---|---|",
-        f"| {record.fired} | {record.applied} | {record.helped} | {record.hurt} | {record.inconclusive} | {record.invalid} "
-        f"| {record.chance:.2f} |",
+        "| " + " | ".join(map(str, counts)) + f" | {record.chance:.2f} |",
     ]
     settled = [use for use in uses if use.skill == skill.name and use.outcome not in (Outcome.FIRED, Outcome.APPLIED)]
     if settled:
-        lines += ["", "| lab | round | context | outcome | difference in truth | control |", "|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            "| lab | round | context | outcome | difference in truth | control |",
+            "|---|---|---|---|---|---|",
+        ]
         lines += [
             f"| {_cell(use.lab)} | {use.round} | {_cell(use.context)} | {use.outcome} | {_number(use.difference)} | {_number(use.control)} |"
             for use in settled

@@ -107,7 +107,9 @@ def read_page(text: str, *, name: str) -> tuple[dict[str, Any], dict[str, str], 
     for key, why in _wrong_fields(head, name):
         found.append(f"SKILL.md:{_line_of(lines[:end], key)}: {why}")
     if len(lines) > MAX_LINES:
-        found.append(f"SKILL.md:{MAX_LINES + 1}: has {len(lines)} lines; {MAX_LINES} are the limit. Move detail to references/")
+        found.append(
+            f"SKILL.md:{MAX_LINES + 1}: has {len(lines)} lines; {MAX_LINES} are the limit. Move detail to references/"
+        )
     sections, wrong = _sections(lines, end + 1)
     return head, sections, found + wrong
 
@@ -123,7 +125,10 @@ def _wrong_fields(head: Mapping[Any, Any], name: str) -> Iterator[tuple[str, str
             yield str(key), f"unknown field {str(key)[:80]!r}; the specification has {', '.join(FIELDS)}"
     found = head.get("name")
     if not isinstance(found, str) or not NAME.fullmatch(found) or len(found) > 64:
-        yield "name", f"name must be lower-case words joined by single '-', at most 64 characters, not {str(found)[:80]!r}"
+        yield (
+            "name",
+            f"name must be lower-case words joined by single '-', at most 64 characters, not {str(found)[:80]!r}",
+        )
     elif found != name:
         yield "name", f"name is {found!r}, and the folder {name[:80]!r}; both must be the same"
     text = head.get("description")
@@ -137,7 +142,9 @@ def _wrong_fields(head: Mapping[Any, Any], name: str) -> Iterator[tuple[str, str
         if key in head and (not isinstance(head[key], str) or not 0 < len(head[key]) <= most):
             yield key, f"{key} must be a text of 1 to {most} characters"
     metadata = head.get("metadata", {})
-    if not isinstance(metadata, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in metadata.items()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(k, str) and isinstance(v, str) for k, v in metadata.items()
+    ):
         yield "metadata", 'metadata must map texts to texts; quote its values (version: "1")'
     elif sum(len(k) + len(v) for k, v in metadata.items()) > 4000:
         yield "metadata", "metadata is over 4,000 characters"
@@ -166,7 +173,9 @@ def _sections(lines: list[str], start: int) -> tuple[dict[str, str], list[str]]:
     wrong += [f"SKILL.md:{len(lines)}: heading '## {title}' is missing" for title in HEADINGS if title not in sections]
     wrong += [f"SKILL.md:{at[t]}: says nothing under {t!r}" for t in HEADINGS if t in sections and not sections[t]]
     if not wrong and list(sections) != list(HEADINGS):
-        wrong.append(f"SKILL.md:{at[next(iter(sections))]}: the headings must come in this order: {', '.join(HEADINGS)}")
+        wrong.append(
+            f"SKILL.md:{at[next(iter(sections))]}: the headings must come in this order: {', '.join(HEADINGS)}"
+        )
     return sections, wrong
 
 

@@ -87,7 +87,9 @@ def state_of(
         return Standing(SkillState.DEMOTED, (tombstone,), record)
     if record.invalid:
         times = "once" if record.invalid == 1 else f"{record.invalid} times"
-        return Standing(SkillState.DEMOTED, (f"was invalid {times}: a gain that was none, or a script that broke",), record)
+        return Standing(
+            SkillState.DEMOTED, (f"was invalid {times}: a gain that was none, or a script that broke",), record
+        )
     if record.hurt > record.helped:
         return Standing(SkillState.DEMOTED, (f"hurt {record.hurt} times and helped {record.helped}",), record)
     if not cases_hold:
@@ -100,9 +102,7 @@ def state_of(
     return Standing(SkillState.VALIDATED, (f"{origin}: its cases hold", *missing), record)
 
 
-def offered(
-    skill: Skill, context: str, uses: Sequence[Use], *, any_domain: bool = False
-) -> tuple[bool, str]:
+def offered(skill: Skill, context: str, uses: Sequence[Use], *, any_domain: bool = False) -> tuple[bool, str]:
     """Whether a skill is proposed in a context ("code/mini"), and why. `uses` may hold other skills' too.
 
     At home (its scope names the domain, or is empty) it is, unless it hurt more than it helped in this very context. In a foreign domain only after it
@@ -119,7 +119,10 @@ def offered(
         return True, f"it is for {domain}"
     helped = record_of(own).contexts
     if len(helped) >= TRUST_CONTEXTS:
-        return True, f"it is for {', '.join(skill.scope)}, and has helped in {len(helped)} contexts ({', '.join(helped)})"
+        return (
+            True,
+            f"it is for {', '.join(skill.scope)}, and has helped in {len(helped)} contexts ({', '.join(helped)})",
+        )
     if any_domain:
         return True, f"it is for {', '.join(skill.scope)}; other domains' skills were asked for"
     return False, (
@@ -137,7 +140,9 @@ def _missing(record: Record) -> list[str]:
         found.append(f"has helped in one context only ({record.contexts[0]}); {TRUST_CONTEXTS} are needed")
     if record.helped and (p := _p(record.gains)) > TRUST_ALPHA:
         pairs = f"{len(record.gains)} paired use{'s' if len(record.gains) != 1 else ''}"
-        found.append(f"not shown to beat the control: {pairs}, mean {_mean(record.gains):+.3g}, p = {p:.2g} over {TRUST_ALPHA:g}")
+        found.append(
+            f"not shown to beat the control: {pairs}, mean {_mean(record.gains):+.3g}, p = {p:.2g} over {TRUST_ALPHA:g}"
+        )
     return found
 
 

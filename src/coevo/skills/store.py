@@ -115,9 +115,7 @@ def write_folder(target: Path, texts: Mapping[str, str], *, replace: bool = Fals
         raise StoreError(f"cannot write the skill {target}: {e.strerror or e}") from None
 
 
-def export_skills(
-    skills: Sequence[tuple[Skill, str]], to: str | Path
-) -> list[Path]:
+def export_skills(skills: Sequence[tuple[Skill, str]], to: str | Path) -> list[Path]:
     """Copy skills, each with its evidence page, to where a coding agent finds them (`.claude/skills`). Replaces what an earlier export left.
 
     Raises `UsageError`, before anything is written, when a folder of that name is there and is no earlier version of the skill.
@@ -158,7 +156,9 @@ def bury(folder: str | Path, skill: Skill, reason: str) -> None:
 
 
 def _places(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith((".", "_")))
+    return sorted(
+        p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith((".", "_"))
+    )
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,26 @@
+"""Fires when replies echo and rewards draw together, or when replies have become a template."""
+
+import json
+import sys
+
+BAD = ("warn", "critical")
+
+
+def main() -> None:
+    findings = json.load(sys.stdin)["findings"]
+    levels = {name: found.get("level", "unknown") for name, found in findings.items()}
+    fires, why = decided(levels)
+    print(json.dumps({"fires": fires, "why": why}))
+
+
+def decided(levels: dict) -> tuple[bool, str]:
+    if levels.get("repetition") in BAD and levels.get("reward-spread") in BAD:
+        return True, "replies repeat themselves while rewards within a group draw together"
+    if levels.get("template-collapse") == "critical":
+        return True, "replies to different prompts have become one template"
+    if levels.get("repetition") in BAD:
+        return False, "replies repeat themselves, and rewards still spread"
+    return False, "replies do not echo"
+
+
+main()

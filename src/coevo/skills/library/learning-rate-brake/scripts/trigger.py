@@ -1,0 +1,26 @@
+"""Fires when steps are so large that they break the policy."""
+
+import json
+import sys
+
+BAD = ("warn", "critical")
+
+
+def main() -> None:
+    findings = json.load(sys.stdin)["findings"]
+    levels = {name: found.get("level", "unknown") for name, found in findings.items()}
+    fires, why = decided(levels)
+    print(json.dumps({"fires": fires, "why": why}))
+
+
+def decided(levels: dict) -> tuple[bool, str]:
+    if levels.get("learning-rate-too-high") in BAD:
+        return True, "steps are so large that the policy breaks within a few of them"
+    if levels.get("logprob-drift") == "critical" and levels.get("entropy-collapse") == "critical":
+        return True, "log-probabilities ran away and entropy is gone"
+    if levels.get("entropy-collapse") in BAD:
+        return False, "entropy falls, and the steps are of a sound size"
+    return False, "steps are of a sound size"
+
+
+main()
