@@ -10,7 +10,7 @@ import typer
 from coevo.cli import output
 
 if TYPE_CHECKING:
-    from coevo.skills.scripts import Scripts
+    from coevo.skills.running import Scripts
     from coevo.skills.states import Standing
     from coevo.skills.store import Shelf
     from coevo.skills.types import Skill, Use
@@ -199,7 +199,7 @@ def export(
 
 
 def _scripts() -> Scripts:
-    from coevo.skills.scripts import Scripts
+    from coevo.skills.running import Scripts
 
     return Scripts(walled=True)
 

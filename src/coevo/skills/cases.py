@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coevo.skills.types import Failure, Fault, Outcome, Skill
 
 if TYPE_CHECKING:
-    from coevo.skills.scripts import Scripts
+    from coevo.skills.running import Scripts
 
 CASES = "assets/cases.jsonl"
 EXPECTATIONS = ("fires", "silent", "near-miss")

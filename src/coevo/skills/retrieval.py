@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from coevo.skills.scripts import Diagnosed, Scripts, scripts_or_own
+from coevo.skills.running import Diagnosed, Scripts, scripts_or_own
 from coevo.skills.states import offered, state_of
 from coevo.skills.types import Origin, Skill, SkillState, Trigger, Use
 
