@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,75 +127,63 @@ class Builder:
                 self._wrong(name, int((values.codes >= 0).sum()))
             else:
                 self._put_known_words(name, values)
-        elif name == "parts" or any(isinstance(value, Mapping) for value in values):
+            return
+        kinds = set(map(type, values))
+        if name == "parts" or any(issubclass(kind, Mapping) for kind in kinds):
             self._put_mappings(name, values)
-        elif (
-            name in _NUMBERS
-            or name.startswith(("parts.", "text."))
-            or (name not in _WORDS and self._all_numbers(name, values))
-        ):
-            self._put_numbers(name, self._as_numbers(name, values))
+        elif name in _NUMBERS or name.startswith(("parts.", "text.")) or self._is_number(name, kinds):
+            self._put_numbers(name, self._as_numbers(name, values, kinds))
         else:
-            self._put_words(name, values)
+            self._put_words(name, values, kinds)
 
-    def _all_numbers(self, name: str, values: Sequence[Any]) -> bool:
-        return name not in self.words and all(
-            v is None or isinstance(v, int | float | np.number | np.bool_) for v in values
-        )
+    def _is_number(self, name: str, kinds: set[type]) -> bool:
+        """Whether an unknown column is one of numbers: all values of it so far were."""
+        return name not in _WORDS and name not in self.words and _numeric_kinds(kinds)
 
     def _put_mappings(self, name: str, values: Sequence[Any]) -> None:
         """`parts` becomes `parts.NAME`; other structures are left out."""
         if name != "parts":
             self.left_out.add(name)
             return
-        if odd := sum(1 for value in values if value is not None and not isinstance(value, Mapping)):
-            self._wrong(name, odd)
-        maps: list[Mapping[str, Any]] = [value if isinstance(value, Mapping) else {} for value in values]
-        for part in dict.fromkeys(key for value in maps for key in value):
+        maps: list[Mapping[str, Any]] = [value if isinstance(value, dict) else {} for value in values]
+        self._wrong(name, sum(1 for value in values if value is not None and not isinstance(value, dict)))
+        for part in dict.fromkeys(chain.from_iterable(maps)):
             column = [value.get(part) for value in maps]
-            self._put_numbers(f"parts.{part}", self._as_numbers(f"parts.{part}", column))
+            self._put_numbers(f"parts.{part}", self._as_numbers(f"parts.{part}", column, set(map(type, column))))
 
-    def _as_numbers(self, name: str, values: Sequence[Any]) -> np.ndarray:
-        if set(map(type, values)) <= _PLAIN:
+    def _as_numbers(self, name: str, values: Sequence[Any], kinds: set[type]) -> np.ndarray:
+        if kinds <= _PLAIN:
             try:
                 column = np.array(values, dtype=np.float64)
             except OverflowError:
                 column = None
-            if column is not None and np.isfinite(column).all():
+            if column is not None and (kinds <= {int, bool} or np.isfinite(column).all()):
                 return column
         numbers = [number(value) for value in values]
-        self._wrong(name, sum(1 for v, n in zip(values, numbers, strict=True) if math.isnan(n) and v is not None))
+        self._wrong(name, sum(1 for v, n in zip(values, numbers, strict=True) if n != n and v is not None))
         return np.array(numbers, dtype=np.float64)
 
     def _put_numbers(self, name: str, column: np.ndarray) -> None:
         self.numbers.setdefault(name, []).append((self.rows, column))
 
-    def _put_words(self, name: str, values: Sequence[Any]) -> None:
+    def _put_words(self, name: str, values: Sequence[Any], kinds: set[type]) -> None:
         if name in self.left_out:
             return
-        if any(isinstance(value, list | tuple | np.ndarray) for value in values):
+        if any(issubclass(kind, list | tuple | np.ndarray) for kind in kinds):
             if name in _WORDS:
                 self._wrong(name, len(values))
             else:
                 self.left_out.add(name)
             return
         known = self.known.setdefault(name, {})
-        spelled: dict[Any, int] = {}
-        codes = np.empty(len(values), dtype=np.int64)
-        for i, value in enumerate(values):
-            if value is None:
-                codes[i] = -1
-                continue
-            code = spelled.get(value)
-            if code is None or isinstance(value, bool):
-                word = self._spelling(name, value)
-                if word is None:
-                    return
-                code = known.setdefault(word, len(known))
-                if isinstance(value, str):
-                    spelled[value] = code
-            codes[i] = code
-        self.words.setdefault(name, []).append((self.rows, codes))
+        codes: dict[Any, int] = {}
+        for value in dict.fromkeys(values):
+            word = None if value is None else self._spelling(name, value)
+            if word is None and value is not None:
+                return
+            codes[value] = -1 if word is None else known.setdefault(word, len(known))
+        column = np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))
+        self.words.setdefault(name, []).append((self.rows, column))
 
     def _put_known_words(self, name: str, words: Words) -> None:
         if name in self.left_out:
@@ -270,7 +259,11 @@ def _whole(parts: list[tuple[int, np.ndarray]], rows: int, missing: float) -> np
 def _numeric(values: Values) -> bool:
     if isinstance(values, Words):
         return False
-    return isinstance(values, np.ndarray) or all(v is None or isinstance(v, int | float) for v in values)
+    return isinstance(values, np.ndarray) or _numeric_kinds(set(map(type, values)))
+
+
+def _numeric_kinds(kinds: set[type]) -> bool:
+    return all(kind is type(None) or issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
 
 
 def _spelled(words: Words) -> list[str | None]:

@@ -1,6 +1,6 @@
 """Processes that read spans of a large source side by side: Python parses JSON and looks at texts on one core a process.
 
-A worker is `python -m coevo.evidence.crew`: it gets one JSON line a span on its standard input and answers with the piece's columns (numpy's
+A worker is a Python process that calls `main`: it gets one JSON line a span on its standard input and answers with the piece's columns (numpy's
 npz, nothing pickled). The plan of spans does not depend on the number of workers, so the joined frame does not either.
 """
 
@@ -39,7 +39,7 @@ def size_for(plan: Plan, texts: bool) -> int:
 
 def read(spans: Sequence[Span], layout: str, *, texts: bool, share: float, workers: int) -> list[Piece]:
     """The pieces of all spans, in order. Raises what a worker raised as `InfrastructureError` that names the span."""
-    command = [sys.executable, "-m", "coevo.evidence.crew"]
+    command = [sys.executable, "-c", "from coevo.evidence.crew import main; main()"]
     with ExitAll() as crew:
         for _ in range(min(workers, len(spans))):
             crew.hire(command)
@@ -155,5 +155,6 @@ def serve(orders: IO[bytes], replies: IO[bytes]) -> None:
         replies.flush()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The whole of a worker process."""
     serve(sys.stdin.buffer, sys.stdout.buffer)
