@@ -54,7 +54,9 @@ def drift(frame: Frame, values: np.ndarray, what: str, *, down: bool = False) ->
     course = by_step(frame, values, known)
     found = change(course)
     if found is None:
-        return Reading(None, f"{len(course.steps)} steps with {what}; it takes {MIN_STEPS}", course.n, (), course.series)
+        return Reading(
+            None, f"{len(course.steps)} steps with {what}; it takes {MIN_STEPS}", course.n, (), course.series
+        )
     if found.early <= 0 or found.late < 0:
         return Reading(None, f"early {what} are {number(found.early)}: no ratio", course.n, (), course.series)
     note = f"{what} {number(found.early)} -> {number(found.late)} (first and last {found.steps} steps)"

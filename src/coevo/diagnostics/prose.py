@@ -5,10 +5,55 @@ from __future__ import annotations
 from coevo.diagnostics.casebook import Spot
 
 _WORDS = (
-    *("first", "then", "we", "check", "each", "value", "of", "the", "list", "and", "keep", "largest", "sum", "so", "far"),
+    *(
+        "first",
+        "then",
+        "we",
+        "check",
+        "each",
+        "value",
+        "of",
+        "the",
+        "list",
+        "and",
+        "keep",
+        "largest",
+        "sum",
+        "so",
+        "far",
+    ),
     *("because", "order", "matters", "here", "a", "sorted", "copy", "helps", "but", "costs", "time", "while", "one"),
-    *("pass", "over", "input", "is", "enough", "if", "counts", "are", "small", "edge", "case", "empty", "string", "gives"),
-    *("zero", "negative", "numbers", "need", "care", "index", "starts", "at", "two", "pointers", "move", "window", "grows"),
+    *(
+        "pass",
+        "over",
+        "input",
+        "is",
+        "enough",
+        "if",
+        "counts",
+        "are",
+        "small",
+        "edge",
+        "case",
+        "empty",
+        "string",
+        "gives",
+    ),
+    *(
+        "zero",
+        "negative",
+        "numbers",
+        "need",
+        "care",
+        "index",
+        "starts",
+        "at",
+        "two",
+        "pointers",
+        "move",
+        "window",
+        "grows",
+    ),
 )
 
 
@@ -20,7 +65,11 @@ def words(spot: Spot, count: int) -> str:
 def program(spot: Spot, kinds: int = 1_000_000, *, salt: int = 0) -> str:
     """A small Python program: one of `kinds` of the group's task."""
     kind = int(spot.rng.integers(kinds)) + salt
-    body = (f"    total = {kind % 97}", f"    for x in xs[{kind % 7}:]:", f"        total += x * {kind % 1009} + {spot.group}")
+    body = (
+        f"    total = {kind % 97}",
+        f"    for x in xs[{kind % 7}:]:",
+        f"        total += x * {kind % 1009} + {spot.group}",
+    )
     return "\n".join(["def solve(xs):", *body, f"    return total % {kind % 10007 + 2}"])
 
 

@@ -7,7 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coevo.diagnostics.course import SHOWN, Change, Course, Groups, by_step, change, within
+from coevo.diagnostics.course import (
+    SHOWN,
+    Change,
+    Course,
+    Groups,
+    by_step,
+    change,
+    course_of,
+    groups_of,
+    number,
+    unknown,
+    usable,
+    within,
+)
+from coevo.diagnostics.types import Reading
 from coevo.evidence.types import Frame
 
 
@@ -82,3 +96,40 @@ def level_values(frame: Frame) -> tuple[str, np.ndarray]:
     rewards, truth = frame.numbers("reward"), frame.numbers("truth")
     known, measured = int(np.isfinite(truth).sum()), int(np.isfinite(rewards).sum())
     return ("truth", truth) if known and known >= measured / 2 else ("reward", rewards)
+
+
+def ends(frame: Frame, *, top: bool) -> Reading:
+    """Share of late groups that are dead at the top (or at the bottom) of what there is to earn."""
+    rewards = frame.numbers("reward")
+    groups = groups_of(frame, rewards, usable(frame, "reward"))
+    groups = groups.where(groups.n >= 2)
+    if not len(groups.n):
+        return unknown("no group has two measured rewards")
+    high, low = float(groups.high.max()), float(groups.low.min())
+    right = groups_of(frame, frame.numbers("meaning_ok"))
+    if frame.has("meaning_ok"):
+        rate = np.full(int(frame.groups.max()) + 1, np.nan)
+        rate[right.ids] = right.mean
+        there = groups.dead() & (rate[groups.ids] == 1.0 if top else (rate[groups.ids] == 0.0) & _at(groups, low))
+        where = "with every rollout right" if top else "with every rollout wrong, at the lowest reward"
+    elif high - low <= 1e-6 * max(1.0, abs(high)):
+        return unknown("all rewards are equal, so their top and bottom cannot be told apart", int(groups.n.sum()))
+    else:
+        there = groups.dead() & _at(groups, high if top else low)
+        where = f"at the {'highest' if top else 'lowest'} reward, {number(high if top else low)}"
+    course = course_of(groups.step, there.astype(float))
+    late = late_groups(groups)
+    mine = np.isin(late.ids, groups.ids[there])
+    note = f"{int(mine.sum())} of the last {len(late.n)} groups are dead {where}; {there.mean():.0%} over all"
+    return Reading(float(mine.mean()), note, len(late.n), rows_in(frame, late.where(mine)), course.series)
+
+
+def _at(groups: Groups, level: float) -> np.ndarray:
+    return np.abs(groups.mean - level) <= 1e-6 * max(1.0, abs(level))
+
+
+def uncertainty(frame: Frame) -> tuple[str, np.ndarray]:
+    """Entropy per token: as recorded, or estimated by the negative log-probability of what was sampled (its expectation at temperature 1)."""
+    if frame.has("entropy_mean"):
+        return "entropy", frame.numbers("entropy_mean")
+    return "-log p of the sampled tokens", -frame.numbers("logprob_mean")
