@@ -1,0 +1,144 @@
+"""The end of a round and of a lab: promotion, scored predictions, what skills did, escalation, the last measurement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coevo.gate.types import Judgement, Verdict
+from coevo.lab.desk import Desk, Fact
+from coevo.lab.judging import _measured
+from coevo.lab.measuring import samples_of
+from coevo.lab.proposals import score
+from coevo.lab.rounds import PATIENCE, EndRound, Escalate, Report
+from coevo.lab.types import Branch
+from coevo.skills.types import Outcome
+from coevo.streams import stream_seed
+
+LADDER = (
+    (
+        "Three rounds failed. The judge is checked again on the present parent (a new calibration); read the past branches, and change the layer: if "
+        "rewards were changed, look at data, filters or the optimizer, and the other way round."
+    ),
+    "Skills of other domains are offered now. Prefer what has worked elsewhere to a fourth variation of what failed here.",
+    "Try removing: take out the part, bonus, filter or bound that has been there longest without a gain to show for it.",
+    "The parent is rolled back to its own parent: what was promoted last may be the trouble. Go another way from there.",
+)
+"""What is said after three failed rounds in a row, and after each further one."""
+
+
+def end_round(desk: Desk, action: EndRound) -> None:
+    """Make the promoted branch the parent of the next round, and score what was predicted of every child."""
+    ledger = desk.ledger
+    assert ledger.round is not None
+    before = ledger.branches[ledger.round.parent].diagnosis
+    scored = []
+    for branch in ledger.children():
+        proposal = branch.proposal
+        if proposal is None or branch.judgement is None or before is None or branch.diagnosis is None:
+            continue
+        true = score(proposal.prediction, before, branch.diagnosis, branch.judgement)
+        scored.append({"branch": branch.name, "confidence": proposal.prediction.confidence, "true": true})
+    commit = ledger.branches[action.promoted].commit if action.promoted else ledger.harness
+    desk.harness.advance(commit)
+    number = ledger.round.number
+    desk.notify(f"round {number}: {f'{action.promoted} promoted' if action.promoted else 'nothing promoted'}")
+    payload = {"round": number, "promoted": action.promoted, "commit": commit, "scored": scored}
+    desk.commit(Fact("ended", payload))
+
+
+# Skills
+
+
+def record_skills(desk: Desk) -> None:
+    """One use for every child that a skill proposed; a new candidate skill where an idea of the agent's own was promoted."""
+    ledger, config = desk.ledger, desk.config
+    assert ledger.round is not None
+    uses = []
+    for branch in ledger.children():
+        if branch.proposal is None or not branch.proposal.skill or branch.judgement is None:
+            continue
+        uses.append(
+            {
+                "skill": branch.proposal.skill,
+                "outcome": str(outcome_of(branch.judgement)),
+                "context": config.context(),
+                "lab": config.name,
+                "round": ledger.round.number,
+                "difference": branch.judgement.difference,
+                "control": _control_gain(desk, branch),
+            }
+        )
+    commit, written = ledger.harness, []
+    if not config.frozen_harness:
+        commit, written = _written(desk)
+    payload = {"round": ledger.round.number, "uses": uses, "written": written, "commit": commit}
+    desk.commit(Fact("skills", payload))
+
+
+def outcome_of(judgement: Judgement) -> Outcome:
+    """What a verdict says of the skill whose change it judged."""
+    if judgement.verdict is Verdict.PROMOTED:
+        return Outcome.HELPED
+    if judgement.verdict is Verdict.INVALID:
+        return Outcome.INVALID
+    if judgement.verdict is Verdict.REJECTED and judgement.high is not None and judgement.high < 0:
+        return Outcome.HURT
+    return Outcome.INCONCLUSIVE
+
+
+def _control_gain(desk: Desk, branch: Branch) -> float | None:
+    """What the plain continuation gained in the same round, where a child was held against it that is 0: the difference is over it already."""
+    control = desk.ledger.control()
+    if control is None:
+        return None
+    return 0.0 if control.judgement is not None else None
+
+
+def _written(desk: Desk) -> tuple[str, list[str]]:
+    return desk.ledger.harness, []
+
+
+# After failures
+
+
+def escalate(desk: Desk, action: Escalate) -> None:
+    """The next rung of the ladder; from the fourth on the parent is rolled back, too."""
+    ledger = desk.ledger
+    rung = min(action.failures - PATIENCE, len(LADDER) - 1)
+    parent, commit = ledger.parent, ledger.harness
+    if rung == len(LADDER) - 1 and (above := ledger.current.parent) is not None:
+        parent, commit = above, ledger.branches[above].commit
+        desk.harness.advance(commit)
+    desk.notify(f"{action.failures} rounds in a row promoted nothing: {LADDER[rung]}")
+    payload = {
+        "failures": action.failures,
+        "text": LADDER[rung],
+        "parent": parent,
+        "commit": commit,
+        "recalibrate": rung == 0 or parent != ledger.parent,
+    }
+    desk.commit(Fact("escalated", payload))
+
+
+# The last measurement
+
+
+def report(desk: Desk, action: Report) -> None:
+    """Measure the final branch and the start on the report split, once, and write the report."""
+    from coevo.lab.report import write_report
+
+    rows: list[dict[str, Any]] = []
+    found: dict[str, Any] = {"final": action.final, "start": action.start, "samples": None}
+    if action.final != action.start:
+        config = desk.config
+        tasks = desk.measurer.tasks("report")
+        samples = config.gate.samples * config.gate.looks
+        seed = stream_seed(config.seed, "report") % 2**62
+        arms = {}
+        for name in (action.start, action.final):
+            measured = _measured(desk, desk.branches.path(name), "report", tasks, samples, seed)
+            rows += [{**row, "branch": name} for row in measured]
+            arms[name] = {task: list(values) for task, values in samples_of(measured, tasks).items()}
+        found["samples"] = arms
+    desk.commit(Fact("reported", found), rows=rows)
+    write_report(desk.run, desk.config)

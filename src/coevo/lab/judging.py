@@ -1,0 +1,201 @@
+"""The judging part of a round: calibration, and the gate's looks and verdicts on each branch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coevo.evidence.rows import frame_of
+from coevo.evidence.types import Frame
+from coevo.gate.types import Ask, Judgement, Look, Seen, Subject, Verdict
+from coevo.lab.desk import Desk, Fact
+from coevo.lab.interventions import allowed, sealed
+from coevo.lab.measuring import samples_of
+from coevo.lab.records import look_dict
+from coevo.lab.rounds import Calibrate, Judge
+from coevo.lab.types import Branch, BranchState, Family
+from coevo.runs import Run
+from coevo.streams import stream_seed
+from coevo.training.opening import Setup
+
+PROMISED = ("recipe", "files", "sealed", "base_weights", "training")
+"""What every arm of a lab carries; where it is missing, integrity fails."""
+
+
+def diagnose_branch(desk: Desk, name: str) -> None:
+    """What a branch's training rollouts say, beside its parent's."""
+    from coevo.diagnostics.diagnose import diagnose
+
+    branch = desk.ledger.branches[name]
+    baseline = desk.frame(branch.parent) if branch.parent else None
+    found = diagnose(desk.frame(name), baseline, diagnostics=desk.diagnostics())
+    loud = [str(f.diagnostic) for f in found.findings if f.level in ("critical", "warn")]
+    desk.notify(f"{name}: diagnosed; {', '.join(loud) or 'nothing speaks'}")
+    desk.commit(Fact("diagnosed", {"branch": name, "diagnosis": found.to_dict(), "round": branch.round}))
+
+
+def calibrate_gate(desk: Desk, action: Calibrate) -> None:
+    """The parent against itself, twice: noise, false promotions, the smallest gain that can be seen."""
+    from coevo.gate.calibrate import calibrate
+
+    config = desk.config
+    if not config.calibration:
+        desk.commit(Fact("calibrated", {"branch": action.branch, "calibration": None}))
+        return
+    tasks = desk.measurer.tasks("gate")
+    samples = config.gate.samples * config.gate.looks
+    run = desk.branches.path(action.branch)
+    arms, rows = [], []
+    for twin in (1, 2):
+        seed = stream_seed(config.seed, "calibrate", action.branch, desk.ledger.rounds, twin) % 2**62
+        found = _measured(desk, run, "gate", tasks, samples, seed)
+        rows += [{**row, "split": "calibration", "look": twin} for row in found]
+        arms.append(samples_of(found, tasks))
+    found = calibrate(config.gate, (arms[0], arms[1]), trials=config.calibration, seed=config.seed)
+    desk.notify(
+        f"gate calibrated on {action.branch}: twins promoted {found.false_promotions:.1%} of {found.trials} times, gains from "
+        f"{found.detectable:.3f} of truth can be seen"
+    )
+    desk.commit(Fact("calibrated", {"branch": action.branch, "calibration": found.to_dict()}), rows=rows)
+
+
+def judge_branch(desk: Desk, action: Judge) -> None:
+    """One step of the gate: a look at both arms, or the verdict."""
+    branch = desk.ledger.branches[action.branch]
+    if branch.state is BranchState.FAILED:
+        why = desk.ledger.trouble.get(branch.name, "its training failed")
+        _verdict(desk, action, Judgement(Verdict.UNMEASURED, (f"training failed: {why}",)))
+        return
+    said = desk.gate(desk.config.gate, seen_of(desk, action))
+    if isinstance(said, Judgement):
+        _verdict(desk, action, said)
+    else:
+        _look(desk, action, said)
+
+
+def seen_of(desk: Desk, action: Judge) -> Seen:
+    """All the gate goes by."""
+    ledger, config = desk.ledger, desk.config
+    assert ledger.round is not None
+    control = ledger.control()
+    siblings = 1 if control is not None and control.name == action.branch else max(1, len(ledger.children()))
+    looks = tuple(_with_rows(desk, action, look) for look in ledger.round.looks.get(action.branch, ()))
+    return Seen(
+        parent=_subject(desk, action.against, None),
+        child=_subject(desk, action.branch, action.against),
+        tasks=desk.measurer.tasks("gate"),
+        holdout_tasks=desk.measurer.tasks("holdout"),
+        looks=looks,
+        holdout_accesses=ledger.holdout,
+        calibration=ledger.calibration,
+        seed=config.seed,
+        share=1 / siblings,
+        answers=_answers(desk),
+        promised=PROMISED,
+    )
+
+
+def _answers(desk: Desk) -> dict[str, tuple[str, ...]]:
+    found = getattr(desk.measurer, "answers", None)
+    return found() if found is not None else {}
+
+
+def _subject(desk: Desk, name: str, against: str | None) -> Subject:
+    branch = desk.ledger.branches[name]
+    more: dict[str, Any] = {}
+    if against is not None:
+        more = {
+            "origins": desk.branches.origins(desk.ledger, branch),
+            "declared": declared(branch),
+            "allowed": tuple(allowed(desk.config)),
+        }
+    return Subject(
+        name=name,
+        recipe=_trained_by(desk, name),
+        files=desk.harness.files(branch.commit),
+        sealed=sealed(desk.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
+        base_weights=desk.branches.began_with(name),
+        training=desk.frame(name),
+        **more,
+    )
+
+
+def declared(branch: Branch) -> tuple[str, ...]:
+    """What its proposal said it would change."""
+    if branch.proposal is None or branch.proposal.family is Family.CONTINUE:
+        return ()
+    change = branch.proposal.change
+    return (*change.sets, *change.files, *(("weights",) if change.weights else ()))
+
+
+def _trained_by(desk: Desk, name: str) -> dict[str, Any]:
+    """The recipe that the training run holds (not the one the harness says), without its count of steps; reward files as in the harness."""
+    path = desk.branches.path(name)
+    with Run.open(path, write=False) as run:
+        recipe = Setup.read(run).recipe.model_dump(mode="json")
+    recipe.pop("steps")
+    prefix = f"{(desk.path / 'worktrees' / name).resolve()}/"
+    parts = recipe["reward"]["parts"]
+    recipe["reward"]["parts"] = {part.removeprefix(prefix): weight for part, weight in parts.items()}
+    return recipe
+
+
+def _look(desk: Desk, action: Judge, ask: Ask) -> None:
+    rows, frames, values = [], [], []
+    for arm in (action.against, action.branch):
+        found = _measured(desk, desk.branches.path(arm), ask.split, ask.tasks, ask.samples, ask.seed)
+        rows += [{**row, "branch": arm, "look_of": action.branch, "look": ask.number} for row in found]
+        frames.append(frame_of(found))
+        values.append(samples_of(found, ask.tasks))
+    look = Look(ask.split, ask.number, values[0], values[1])
+    desk.looked[(action.branch, ask.split, ask.number)] = (frames[0], frames[1])
+    payload = {
+        "branch": action.branch,
+        "against": action.against,
+        "why": ask.why,
+        "seed": str(ask.seed),
+        "look": look_dict(look),
+    }
+    desk.commit(Fact("looked", payload), rows=rows)
+
+
+def _measured(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
+    """Fresh rollouts, paid from the lab's budget."""
+    ticket = desk.run.ledger.reserve("measure", evaluations=len(tasks) * samples, tokens=0)
+    rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)
+    tokens = sum(int(row["tokens"] or 0) for row in rows)
+    desk.run.ledger.settle(ticket, evaluations=len(rows), tokens=tokens)
+    return rows
+
+
+def _with_rows(desk: Desk, action: Judge, look: Look) -> Look:
+    """A stored look with the rows behind it; read from the run after a kill."""
+    key = (action.branch, look.split, look.number)
+    if key not in desk.looked:
+        rows = [
+            row
+            for row in desk.run.rollouts(split=look.split)
+            if row.get("look_of") == action.branch and row.get("look") == look.number
+        ]
+        arms: list[Frame] = [
+            frame_of([_plain(row) for row in rows if row["branch"] == arm]) for arm in (action.against, action.branch)
+        ]
+        desk.looked[key] = (arms[0], arms[1])
+    parent, child = desk.looked[key]
+    return look._replace(parent_frame=parent, child_frame=child)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("look_of", "look")}
+
+
+def _verdict(desk: Desk, action: Judge, judgement: Judgement) -> None:
+    moved = ""
+    if judgement.difference is not None and judgement.low is not None and judgement.high is not None:
+        moved = f", {judgement.difference:+.3f} [{judgement.low:+.3f}, {judgement.high:+.3f}]"
+    desk.notify(
+        f"{action.branch} against {action.against}: {judgement.verdict}{moved}; {'; '.join(judgement.reasons[:2])}"
+    )
+    payload = {"branch": action.branch, "against": action.against, "judgement": judgement.to_dict()}
+    desk.commit(Fact("judged", payload))
+    for key in [key for key in desk.looked if key[0] == action.branch]:
+        del desk.looked[key]
