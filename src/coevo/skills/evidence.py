@@ -6,33 +6,43 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coevo.errors import UsageError
 from coevo.runs import Run
 from coevo.skills.states import Standing
 from coevo.skills.types import Outcome, Skill, Use
 
-USED = "skill_used"
-"""Kind of a lab's event; its payload is `use_payload`."""
+USED = "skills"
+"""Kind of a lab's event that says what a round did with skills; its payload holds `uses`, each as `use_row`."""
 
 
-def use_payload(use: Use) -> dict[str, Any]:
-    """Of an event of kind `USED`."""
+def use_row(use: Use) -> dict[str, Any]:
+    """A use as plain data."""
     return {**use._asdict(), "outcome": str(use.outcome)}
 
 
-def use_from(payload: Mapping[str, Any]) -> Use:
-    return Use(**{**payload, "outcome": Outcome(payload["outcome"])})
+def use_from(row: Mapping[str, Any]) -> Use:
+    return Use(**{**row, "outcome": Outcome(row["outcome"])})
 
 
 def uses_of(runs: Iterable[str | Path | Run]) -> list[Use]:
-    """Every use of a skill in these labs, in order. Raises `StoreError` for a folder that is no run."""
+    """Every use of a skill in these labs, in order. Raises `StoreError` for a folder that is no run, `UsageError` for events of another shape."""
     found: list[Use] = []
     for run in runs:
         if isinstance(run, Run):
-            found += [use_from(event.payload) for event in run.events(kinds=(USED,))]
+            found += _uses(run)
             continue
         with Run.open(run, write=False) as opened:
-            found += [use_from(event.payload) for event in opened.events(kinds=(USED,))]
+            found += _uses(opened)
     return found
+
+
+def _uses(run: Run) -> list[Use]:
+    try:
+        return [use_from(row) for event in run.events(kinds=(USED,)) for row in event.payload["uses"]]
+    except (KeyError, TypeError, ValueError) as e:
+        raise UsageError(
+            f"{run.path}: its events {USED!r} hold no uses of skills ({e!r}); name the folder of a lab"
+        ) from None
 
 
 def evidence_page(skill: Skill, uses: Sequence[Use], standing: Standing) -> str:
