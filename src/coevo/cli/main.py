@@ -14,6 +14,7 @@ import typer
 
 from coevo.cli import (
     bench,
+    compare,
     config,
     demo,
     doctor,
@@ -65,6 +66,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("synth")(synth.synth)
 app.command("train")(train.train)
 app.command("bench")(bench.bench)
+app.command("compare")(compare.compare)
 app.command("serve")(serve.serve)
 app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")

@@ -7,6 +7,8 @@ from typing import Literal
 
 import numpy as np
 
+from coevo.errors import UsageError
+from coevo.evidence.features import at_sight
 from coevo.evidence.types import Frame
 from coevo.gate.checks.integrity import has_reason
 from coevo.gate.types import Look, Seen
@@ -41,11 +43,19 @@ def named(name: str) -> Column:
     return lambda frame: frame.numbers(name)
 
 
-def flag(frame: Frame, name: str) -> np.ndarray:
-    """bool of (rows,): where a column of numbers is over zero, or one of words says anything."""
-    numbers = np.nan_to_num(frame.numbers(name)) > 0
-    codes, values = frame.words(name)
-    return numbers | np.isin(codes, [i for i, value in enumerate(values) if value not in ("", "none", "0", "False")])
+def looked_up(frame: Frame) -> np.ndarray | None:
+    """bool of (rows,): rollouts that look at where answers could be had from (column `text.answer_source`, or the texts themselves, where
+    the frame was made of rows in memory); None where neither is at hand."""
+    if frame.has("text.answer_source"):
+        return np.nan_to_num(frame.numbers("text.answer_source")) > 0
+    try:
+        rows = frame.excerpt([frame.number_of(i) for i in range(frame.rows)])
+    except UsageError:
+        return None
+    texts = [(row.get("prompt") or "", row.get("response")) for row in rows]
+    if not any(response for _, response in texts):
+        return None
+    return np.array([at_sight(str(prompt), str(response or "")).answer_source > 0 for prompt, response in texts])
 
 
 def by_luck(hits: int, n: int, before: int, m: int) -> float:

@@ -1,0 +1,269 @@
+"""Two recorded sets of rollouts, paired by task: the gate's test at a fixed sample, and what stands against believing it.
+
+`compare(a, b)` asks whether B is better than A. Unlike the gate it takes no samples of its own: how the rows came about, and how often somebody
+has looked, is not in them. What can be told from the rows is told in `warnings`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from coevo.errors import UsageError
+from coevo.evidence.types import Frame
+from coevo.gate.checks.integrity import has_reason
+from coevo.gate.checks.tables import by_luck, means, named
+from coevo.gate.settings import GateConfig
+from coevo.gate.testing import Plan, detectable_by, estimate, to_settle, walk
+from coevo.gate.types import Verdict
+from coevo.stats import sign_flip_p
+
+Metric = Literal["truth", "reward", "fitness"]
+SPLITS = ("holdout", "eval", "report", "gate", "test", "train")
+"""Which split is compared when none is named: the first that both have."""
+FEW_SAMPLES = 4
+BRANCHES = "branches"
+
+
+@dataclass(frozen=True)
+class Paired:
+    """What a comparison found. `difference` is B less A, the mean over tasks, in units of the metric."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    a: str
+    b: str
+    metric: str
+    split: str
+    mean_a: float | None = None
+    mean_b: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """Each bound at one-sided `alpha`."""
+    p: float | None = None
+    """One-sided, of "B is no better than A"."""
+    p_worse: float | None = None
+    """One-sided, of "B is no worse than A"."""
+    alpha: float = 0.05
+    tasks: int = 0
+    samples: tuple[int, int] = (0, 0)
+    """Measured, of A and B, on the tasks that both have."""
+    unmeasured: tuple[float, float] = (0.0, 0.0)
+    """Shares."""
+    detectable: float | None = None
+    """True gain that so many tasks, with the spread seen, would show at the stated power."""
+    to_settle: int | None = None
+    """inconclusive: about how many tasks would settle it."""
+    warnings: tuple[str, ...] = field(default_factory=tuple)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema": 1, **vars(self), "verdict": str(self.verdict)}
+
+
+class _Arm(NamedTuple):
+    name: str
+    frame: Frame
+    tasks: frozenset[str]
+
+
+def compare_evidence(a: str | Path, b: str | Path, **options: Any) -> Paired:
+    """`compare` of two sources: files, folders, runs, or LAB:BRANCH. Options as there."""
+    from coevo.evidence.opening import open_evidence
+
+    first, second = (open_evidence(_path(source)) for source in (a, b))
+    return compare(first, second, names=(str(a), str(b)), **options)
+
+
+def compare(
+    a: Frame,
+    b: Frame,
+    *,
+    metric: Metric = "truth",
+    split: str = "",
+    step: int | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    min_tasks: int = 12,
+    unmeasured: float = 0.1,
+    seed: int = 0,
+    names: tuple[str, str] = ("A", "B"),
+) -> Paired:
+    """Is B better than A, on the tasks that both have. Of a split other than train that was measured at several steps, each side's last step
+    counts, or `step`. Raises `UsageError` where one side has no such rows or no such metric."""
+    config = GateConfig(
+        alpha=alpha, power=power, looks=1, min_tasks=min_tasks, unmeasured=unmeasured, holdout=False, futility=0
+    )
+    warnings: list[str] = []
+    chosen = split or _common_split(a, b, names)
+    arms = [_arm(frame, chosen, step, metric, name, warnings) for frame, name in ((a, names[0]), (b, names[1]))]
+    tasks = sorted(arms[0].tasks & arms[1].tasks)
+    if not tasks:
+        raise UsageError(
+            f"{names[0]} and {names[1]} have no task in common in split {chosen!r}: {_few(arms[0].tasks)} against "
+            f"{_few(arms[1].tasks)}; compare rollouts on the same tasks"
+        )
+    warnings += _odd(arms, tasks, metric)
+    columns = [means([arm.frame], tasks, named(metric)) for arm in arms]
+    differences = columns[1] - columns[0]
+    paths = differences[:, None]
+    plan = Plan.of(config, alpha)
+    found = estimate(plan, paths, seed=seed)
+    worth = detectable_by(config, plan, paths)
+    counts, shares = zip(*(_counts(arm.frame, tasks, metric) for arm in arms), strict=True)
+    barred = _barred(config, found.tasks, counts, shares)
+    verdict, _, why = walk(config, plan, paths, goal=worth, seed=seed)
+    if barred:
+        verdict, why = Verdict.UNMEASURED, barred
+    assert verdict is not None  # One look is the last.
+    both = np.isfinite(differences)
+    known = differences[both]
+    return Paired(
+        verdict=verdict,
+        reasons=(why,),
+        a=names[0],
+        b=names[1],
+        metric=metric,
+        split=chosen,
+        mean_a=float(columns[0][both].mean()) if len(known) else None,
+        mean_b=float(columns[1][both].mean()) if len(known) else None,
+        difference=_finite(found.difference),
+        low=_finite(found.low),
+        high=_finite(found.high),
+        p=sign_flip_p(list(known), seed=seed, alternative="greater"),
+        p_worse=sign_flip_p(list(known), seed=seed, alternative="less"),
+        alpha=alpha,
+        tasks=found.tasks,
+        samples=counts,
+        unmeasured=shares,
+        detectable=_finite(worth),
+        to_settle=to_settle(config, plan, found, worth) if verdict is Verdict.INCONCLUSIVE else None,
+        warnings=tuple(warnings),
+    )
+
+
+def _path(source: str | Path) -> Path:
+    """A path, or LAB:BRANCH, the training run of a lab's branch."""
+    path = Path(source)
+    lab, colon, branch = str(source).rpartition(":")
+    if not path.exists() and colon and (inner := Path(lab) / BRANCHES / branch).is_dir():
+        return inner
+    return path
+
+
+def _common_split(a: Frame, b: Frame, names: tuple[str, str]) -> str:
+    splits = [set(frame.words("split").values) for frame in (a, b)]
+    if not splits[0] and not splits[1]:
+        return ""
+    common = splits[0] & splits[1]
+    if not common:
+        raise UsageError(
+            f"no split in common: {names[0]} has {_few(splits[0])}, {names[1]} has {_few(splits[1])}; name one that both have "
+            "with --split, after measuring both on it"
+        )
+    return min(common, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+
+
+def _arm(frame: Frame, split: str, step: int | None, metric: str, name: str, warnings: list[str]) -> _Arm:
+    rows = frame.split(split) if split else frame
+    if not rows.rows:
+        has = ", ".join(sorted(frame.words("split").values)) or "none"
+        raise UsageError(f"{name} has no rows of split {split!r} (it has: {has})")
+    steps = np.unique(rows.numbers("step")[np.isfinite(rows.numbers("step"))])
+    if step is not None:
+        if step not in steps:
+            raise UsageError(f"{name} has no rows of step {step} in split {split!r} (it has {_few(map(int, steps))})")
+        rows = rows.where(rows.numbers("step") == step)
+    elif len(steps) > 1 and split != "train":
+        warnings.append(f"{name} was measured at {len(steps)} steps; the last, {int(steps[-1])}, is compared")
+        rows = rows.where(rows.numbers("step") == steps[-1])
+    if not rows.has(metric):
+        others = [m for m in ("truth", "reward", "fitness") if rows.has(m)]
+        raise UsageError(
+            f"{name} has no {metric} in split {split!r}; it has {' and '.join(others) or 'no score at all'} (--metric)"
+        )
+    if not rows.has("task"):
+        raise UsageError(f"{name} does not say which task a rollout belongs to; a comparison is paired by task")
+    codes, values = rows.words("task")
+    return _Arm(name, rows, frozenset(values[i] for i in np.unique(codes[codes >= 0])))
+
+
+def _counts(frame: Frame, tasks: Sequence[str], metric: str) -> tuple[int, float]:
+    """(measured samples, share of unmeasured ones) on some tasks."""
+    codes, values = frame.words("task")
+    here = np.isin(codes, [i for i, value in enumerate(values) if value in set(tasks)])
+    good = here & np.isfinite(frame.numbers(metric)) & ~has_reason(frame)
+    return int(good.sum()), 1 - float(good.sum()) / max(1, int(here.sum()))
+
+
+def _barred(config: GateConfig, tasks: int, counts: Sequence[int], shares: Sequence[float]) -> str:
+    """Why nothing can be said, "" if something can."""
+    if max(shares) > config.unmeasured:
+        return f"{shares[0]:.0%} and {shares[1]:.0%} of the samples are unmeasured, over the limit of {config.unmeasured:.0%}"
+    asked = [round(count / max(1e-9, 1 - share)) for count, share in zip(counts, shares, strict=True)]
+    lost = [total - count for total, count in zip(asked, counts, strict=True)]
+    if 2 * min(by_luck(lost[0], asked[0], lost[1], asked[1]), by_luck(lost[1], asked[1], lost[0], asked[0])) < 0.01:
+        return f"{lost[0]} and {lost[1]} samples are unmeasured: what is missing depends on the side, and may be what failed"
+    if tasks < config.min_tasks:
+        return f"{tasks} tasks are measured on both sides; {config.min_tasks} are needed"
+    return ""
+
+
+def _odd(arms: Sequence[_Arm], tasks: Sequence[str], metric: str) -> list[str]:
+    """What a reader must know before believing it."""
+    a, b = arms
+    found = []
+    alone = [(arm, sorted(arm.tasks - set(tasks))) for arm in arms]
+    found += [f"{len(rest)} tasks of {arm.name} alone are left out: {_few(rest)}" for arm, rest in alone if rest]
+    if _same_rows(a.frame, b.frame):
+        found.append("both sides are the same rows: this compares a file with itself")
+    for arm in arms:
+        per_task = arm.frame.rows / max(1, len(arm.tasks))
+        if per_task < FEW_SAMPLES:
+            found.append(f"{arm.name} has {per_task:.1f} samples a task; more tasks help most, then more samples")
+        kept = arm.frame.numbers("kept")
+        if metric == "reward" and np.isfinite(kept).any() and not (kept == 0).any():
+            found.append(f"{arm.name} holds only rows that a filter kept: its mean is not the policy's")
+    if metric == "truth":
+        found += _public_against_truth(a, b, tasks)
+    elif a.frame.has("truth") and b.frame.has("truth"):
+        rises = [_rise(a, b, tasks, column) for column in (metric, "truth")]
+        if rises[0] * rises[1] < 0 or abs(rises[0]) > abs(rises[1]) + 0.05:
+            found.append(f"{metric} changes by {rises[0]:+.3f} and truth by {rises[1]:+.3f}: compare truth")
+    return found
+
+
+def _public_against_truth(a: _Arm, b: _Arm, tasks: Sequence[str]) -> list[str]:
+    found = []
+    for column in ("fitness", "reward"):
+        if not (a.frame.has(column) and b.frame.has(column)):
+            continue
+        rise, truth = _rise(a, b, tasks, column), _rise(a, b, tasks, "truth")
+        if rise > 0.05 and truth < rise / 2:
+            found.append(f"{column} rose by {rise:.3f}, truth by {truth:+.3f}: what is seen improved more than what is")
+        break
+    return found
+
+
+def _rise(a: _Arm, b: _Arm, tasks: Sequence[str], column: str) -> float:
+    moved = means([b.frame], tasks, named(column)) - means([a.frame], tasks, named(column))
+    return float(moved[np.isfinite(moved)].mean()) if np.isfinite(moved).any() else 0.0
+
+
+def _same_rows(a: Frame, b: Frame) -> bool:
+    names = [n for n in ("truth", "reward", "tokens", "logprob_mean", "wall_s", "step") if a.has(n) or b.has(n)]
+    return a.rows == b.rows and all(np.array_equal(a.numbers(n), b.numbers(n), equal_nan=True) for n in names)
+
+
+def _few(names: Any, most: int = 4) -> str:
+    listed = sorted(map(str, names))
+    return (", ".join(listed[:most]) or "none") + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
