@@ -1,4 +1,4 @@
-"""What the diagnostics of behaviour share: the late rows of a run, lengths, shares and drifts."""
+"""What the diagnostics of behaviour share: lengths, shares and drifts."""
 
 from __future__ import annotations
 
@@ -6,22 +6,13 @@ import math
 
 import numpy as np
 
-from coevo.diagnostics.course import MIN_STEPS, Course, by_step, change, groups_of, number, shown, slope, unknown, worst
-from coevo.diagnostics.signal import level_values
+from coevo.diagnostics.course import MIN_STEPS, by_step, change, groups_of, number, shown, unknown, worst
+from coevo.diagnostics.signal import late_rows, level_values
 from coevo.diagnostics.types import Reading
 from coevo.evidence.types import Frame
 
 ENOUGH = 20
 """Rollouts under which a share says nothing."""
-
-
-def late(frame: Frame) -> np.ndarray:
-    """bool of (rows,): rows of the last third of the steps; all rows of fewer than `MIN_STEPS` steps, or of none."""
-    steps = frame.numbers("step")
-    there = np.unique(steps[np.isfinite(steps)])
-    if len(there) < MIN_STEPS:
-        return np.ones(frame.rows, dtype=bool)
-    return steps >= there[-max(2, len(there) // 3)]
 
 
 def length_of(frame: Frame) -> tuple[str, np.ndarray]:
@@ -35,7 +26,7 @@ def length_of(frame: Frame) -> tuple[str, np.ndarray]:
 def share(frame: Frame, values: np.ndarray, what: str) -> Reading:
     """The mean of `values`, 0 to 1 each, over the late rows; `what` says of what, as "are cut off"."""
     known = np.isfinite(values)
-    now = known & late(frame)
+    now = known & late_rows(frame)
     n = int(now.sum())
     if n < ENOUGH:
         return unknown(f"{n} rollouts tell; it takes {ENOUGH}", n)
@@ -63,7 +54,7 @@ def drift(frame: Frame, values: np.ndarray, what: str, *, down: bool = False) ->
     if not found.rose and not found.fell:
         return Reading(1.0, f"{note}: within chance", course.n, (), course.series)
     badness = -values if down else values
-    return Reading(found.ratio, note, course.n, worst(frame, badness, known & late(frame)), course.series)
+    return Reading(found.ratio, note, course.n, worst(frame, badness, known & late_rows(frame)), course.series)
 
 
 def success_rose(frame: Frame) -> tuple[bool, str]:
@@ -79,7 +70,7 @@ def failed_to_passed(frame: Frame, values: np.ndarray) -> tuple[float, int, np.n
     """Mean ratio of `values` of failed to passed rollouts in the same group (geometric, over groups that have both), how many such groups there are,
     and which rows failed. A rollout passed if it is right (`meaning_ok`; else truth, else reward, over the middle of its group's)."""
     passed = _passed(frame)
-    fine = np.isfinite(values) & (values > 0) & np.isfinite(passed) & late(frame)
+    fine = np.isfinite(values) & (values > 0) & np.isfinite(passed) & late_rows(frame)
     logs = np.log(np.where(fine, values, 1.0))
     good, bad = fine & (passed > 0.5), fine & (passed <= 0.5)
     ids = frame.groups
@@ -104,9 +95,3 @@ def _passed(frame: Frame) -> np.ndarray:
     middle[groups.ids] = np.where(groups.spread > 1e-9, (groups.low + groups.high) / 2, np.nan)
     bound = middle[frame.groups]
     return np.where(known & np.isfinite(bound), (values > bound).astype(float), np.nan)
-
-
-def trend(course: Course) -> str:
-    """A slope with its error, in words."""
-    found, error = slope(course)
-    return f"{number(found)} (± {number(error)}) a step" if math.isfinite(found) else "no slope"
