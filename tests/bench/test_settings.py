@@ -31,16 +31,15 @@ def test_arms_differ_in_exactly_what_their_name_says() -> None:
         == {"states.mix", "reward.parts"}
     )
     assert changes["evolve_difference"] == {"states.mix", "reward.parts", "advantage.name"}
-    assert changes["evolve_search"] == {"states.mix", "advantage.name", "advantage.unit", "entropy.floor"}
+    assert changes["evolve_search"] == {
+        *("states.mix", "states.early", "advantage.name", "advantage.unit"),
+        *("entropy.floor", "entropy.coefficient"),
+    }
     assert found.differences("evolve_difference")["advantage.name"] == ("group_zscore", "raw")
     headers, rows = arms_table(found)
     assert len(rows) == len(ARMS) and all(len(row) == len(headers) for row in rows)
     recipe = recipe_of(found, "evolve_search", {"states.runs": ["r"], "seed": 7})
-    assert (
-        recipe.advantage.name == "best_of_k"
-        and recipe.states.mix == {"search": 0.5, "policy": 0.5}
-        and recipe.seed == 7
-    )
+    assert recipe.advantage.name == "best_of_k" and recipe.states.mix == {"policy": 1.0} and recipe.seed == 7
 
 
 def test_known_arms_can_be_changed_and_new_ones_added() -> None:

@@ -39,7 +39,11 @@ def study(weights: Path, **changes: Any) -> StudyConfig:
     settings: dict[str, Any] = {
         "name": "trained",
         "model": f"local:{weights},max_tokens=24,batch=64,threads=1",
-        "arms": ["search", "direct", "evolve_search"],
+        "arms": {
+            "search": {},
+            "direct": {},
+            "evolve_search": {"recipe": {"states.mix": {"search": 0.5, "policy": 0.5}}},
+        },
         "seeds": 1,
         "suite": {
             "name": "mini",

@@ -1,5 +1,6 @@
 """The tokenizer: any text survives it, and prompts are short."""
 
+import re
 from functools import cache
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from coevo.programs import Program
 from coevo.streams import stream
 
 FAMILIES = [*SEEN, *UNSEEN]
+FAILING = re.compile(r"solve\((\d+), (\d+)\): got -?\d+, expected (-?\d+)")
 
 
 @cache
@@ -81,7 +83,7 @@ def test_the_tokenizer_is_the_same_at_every_call_and_from_its_folder(tokenizer, 
 
 @pytest.mark.parametrize("diff", [0.0, 1.0])
 def test_replies_of_the_corpus_are_edits_that_the_search_accepts(diff):
-    config = CorpusConfig(write=0, diff=diff)
+    config = CorpusConfig(write=0, diff=diff, replies=6)
     copies = 0
     for i in range(40):
         example = draw_example(config, 1, i)
@@ -92,6 +94,29 @@ def test_replies_of_the_corpus_are_edits_that_the_search_accepts(diff):
             copies += child.rejection is Rejection.UNCHANGED
             assert child.program is not None or child.rejection is Rejection.UNCHANGED, (child, example)
     assert 10 < copies < 80
+
+
+def test_an_exercise_repairs_what_the_tests_shown_name_and_nothing_else():
+    config = CorpusConfig(write=0, history=0)
+    for i in range(40):
+        example = draw_example(config, 2, i, exercise=True)
+        current = example.messages[1].content.rpartition("# Current program")[2]
+        source = current.partition("```python\n")[2].partition("```")[0]
+        (reply,) = example.replies
+        child = apply_rewrite(Program.of(source), reply).program
+        shown = [tuple(map(int, numbers)) for numbers in FAILING.findall(current)]
+        if not shown:
+            assert child is None, "a right program is handed back"
+            continue
+        assert child is not None
+        before, after = ({}, {})
+        exec(source, before)  # Of our own making.
+        exec(child.files[0][1], after)
+        assert [after["solve"](k, n) for k, n, _ in shown] == [expected for *_, expected in shown]
+        untouched = set(range(3)) - {k for k, *_ in shown}
+        assert all(after["solve"](k, n) == before["solve"](k, n) for k in untouched for n in range(1, 10))
+    assert draw_example(config, 2, 0, exercise=True) == draw_example(config, 2, 0, exercise=True)
+    assert draw_example(config, 2, 0, exercise=True) != draw_example(config, 2, 0)
 
 
 def test_an_answer_makes_the_child_it_was_given():

@@ -58,13 +58,16 @@ ARMS: Mapping[str, ArmConfig] = {
         what="the same as evolve_metaevolve; no credit for copies", recipe={**_SEARCHED, "reward.parts": {"lazy": 1.0}}
     ),
     "evolve_search": ArmConfig(
-        what="what a search earns: gain over the parent, best of k children, the policy's own states, an entropy floor",
+        what="what a search earns: gain over the parent, best of k children, states of the policy's own searches, most of them late, an "
+        "entropy floor",
         recipe={
-            "states.mix": {"search": 0.5, "policy": 0.5},
+            "states.mix": {"policy": 1.0},
+            "states.early": 0.2,
             "reward.parts": {"search_gain": 1.0},
             "advantage.name": "best_of_k",
             "advantage.unit": True,
             "entropy.floor": 0.25,
+            "entropy.coefficient": 0.03,
         },
     ),
 }

@@ -1,8 +1,9 @@
 """What the mini model reads before any reinforcement: puzzles, programs, what tests say of them, and edits of every kind.
 
-An example is a prompt, as searches write it, and a reply. The replies are what careless programmers do: few of them
-know better. So the model comes out of it with the language (programs, how results follow from them, the form of an answer) and with
-many habits of editing, of which few are good. Which of them pay is left to reinforcement.
+An example is a prompt, as searches write it, and a reply. Worked exercises come first: there the reply repairs what its tests
+show to be wrong. What follows is what careless programmers do: few of them know better. So the model comes out of it with the language
+(programs, how results follow from them, the form of an answer), with a skill that it rarely uses, and with many habits of editing, of
+which few are good. Which of them pay is left to reinforcement.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from coevo.config import Config
-from coevo.evaluation.feedback import suite_feedback
+from coevo.evaluation.feedback import MAX_FAILURES, suite_feedback
 from coevo.evaluation.types import TestResult
 from coevo.evolution.prompt import build_messages
 from coevo.evolution.types import Attempt, Context, Edit
@@ -31,14 +32,14 @@ Cases = tuple[Expression, ...]
 class CorpusConfig(Config):
     """Which examples, and how often."""
 
-    write: float = Field(default=0.15, ge=0, le=1)
+    write: float = Field(default=0.1, ge=0, le=1)
     """Share of examples that show the statement alone and answer with a program."""
     diff: float = Field(default=0.0, ge=0, le=1)
     """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
     history: float = Field(default=0.3, ge=0, le=1)
     """Share of the edits that show an earlier attempt."""
-    replies: int = Field(default=6, ge=1)
-    """Answers to each prompt, drawn independently."""
+    replies: int = Field(default=3, ge=1)
+    """Answers to each prompt, drawn independently; an exercise has one."""
     listed: float = Field(default=0.5, ge=0, le=1)
     """Chance that a new expression is one of the statement's list; else it is any."""
     habits: dict[str, float] = Field(
@@ -63,9 +64,13 @@ class Example:
     """Several independent answers to the same prompt, which has to be computed only once for all of them."""
 
 
-def draw_example(config: CorpusConfig, seed: int, index: int) -> Example:
-    """Example `index` of the corpus with this seed: a function of its arguments."""
-    rng = stream(seed, "mini", "corpus", index)
+def draw_example(config: CorpusConfig, seed: int, index: int, *, exercise: bool = False) -> Example:
+    """Example `index` of the corpus with this seed: a function of its arguments.
+
+    An exercise shows the same prompts, and its one reply gives every case that the feedback shows to be wrong a listed
+    expression that agrees with all tests shown of it.
+    """
+    rng = stream(seed, "mini", "exercise" if exercise else "corpus", index)
     puzzle = draw_puzzle(_family(rng), "train", rng)
     if rng.random() < config.write:
         return _written(config, puzzle, rng)
@@ -74,7 +79,10 @@ def draw_example(config: CorpusConfig, seed: int, index: int) -> Example:
     style = Edit.DIFF if rng.random() < config.diff else Edit.REWRITE
     context = Context(parent, history=tuple(attempt for attempt, _ in earlier))
     messages = build_messages(view_of(puzzle.statement), context, style=style)
-    children = [_edited(config, puzzle, cases, rng) for _ in range(config.replies)]
+    if exercise:
+        children = [_repaired(puzzle, cases, rng)]
+    else:
+        children = [_edited(config, puzzle, cases, rng) for _ in range(config.replies)]
     return Example(messages, tuple(answer(puzzle, cases, child, style) for child in children))
 
 
@@ -129,9 +137,22 @@ def _attempts(puzzle: Puzzle, count: int, rng: random.Random) -> list[tuple[Atte
     return sorted(found, key=lambda pair: -(pair[0].fitness or 0.0))
 
 
+def _shown(puzzle: Puzzle, cases: Cases) -> list[tuple[int, int]]:
+    """Arguments of the failing tests that the feedback shows."""
+    return [(k, n) for k, n in puzzle.public if cases[k].at(n) != puzzle.expected(k, n)][:MAX_FAILURES]
+
+
+def _repaired(puzzle: Puzzle, cases: Cases, rng: random.Random) -> Cases:
+    child, tests = list(cases), _shown(puzzle, cases)
+    for k in dict.fromkeys(k for k, _ in tests):
+        numbers = [n for case, n in tests if case == k]
+        child[k] = rng.choice([e for e in puzzle.listed if all(e.at(n) == puzzle.expected(k, n) for n in numbers)])
+    return tuple(child)
+
+
 def _edited(config: CorpusConfig, puzzle: Puzzle, cases: Cases, rng: random.Random) -> Cases:
     habit = rng.choices(list(config.habits), list(config.habits.values()))[0]
-    tests = [(k, n) for k, n in puzzle.public if cases[k].at(n) != puzzle.expected(k, n)][:3]
+    tests = _shown(puzzle, cases)
     if habit in ("failing", "informed") and tests:
         k, n = rng.choice(tests)
         if habit == "failing":

@@ -15,6 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,10 +29,10 @@ from coevo.models.chat import render
 from coevo.models.weights import cache_folder, quiet, require
 from coevo.streams import array_stream, stream_seed
 
-VERSION = 1
+VERSION = 2
 """Of the loop below: raised when equal settings and examples give other weights."""
 FINGERPRINT = 64
-"""Examples that stand for the corpus in its hash."""
+"""Examples of each part that stand for the corpus in its hash."""
 _WINDOW = 32
 """Batches drawn together and sorted by length, which saves padding."""
 
@@ -48,13 +49,18 @@ class PretrainConfig(Config):
     10,000 the model takes several times the steps to connect a failing test with the line of its case."""
     init: float = Field(default=0.08, gt=0)
     """Standard deviation of the first weights: of a narrow model's, larger than the library's 0.02, from which it hardly starts."""
-    steps: int = Field(default=1500, ge=1)
-    batch: int = Field(default=16, ge=1)
-    """Prompts of a step, each with several replies; none is ever seen twice."""
+    steps: int = Field(default=1700, ge=1)
+    exercises: int = Field(default=1500, ge=0)
+    """So many of the steps, the first ones, show worked exercises; the others the habits of careless programmers. Below some 700 the
+    model does not begin to look things up."""
+    batch: int = Field(default=32, ge=1)
+    """Prompts of a step, each with its replies; none is ever seen twice."""
     lr: float = Field(default=4e-3, gt=0)
     """Highest learning rate of embeddings and norms (AdamW): reached linearly, left by half a cosine."""
     lr_matrices: float = Field(default=0.02, gt=0)
     """The same of all other matrices (Muon: orthogonalised momentum), which learn to copy in half the steps of AdamW."""
+    habits: float = Field(default=0.1, gt=0, le=1)
+    """Share of the highest rates at which habits are learnt after exercises. At 0.3 they overwrite what the exercises taught."""
     warmup: int = Field(default=40, ge=0)
     prompt: float = Field(default=0.5, ge=0, lt=1)
     """Weight of the prompt's tokens in the loss, where a reply's have 1: feedback teaches what expressions are worth."""
@@ -63,7 +69,7 @@ class PretrainConfig(Config):
 
 SIZES: dict[str, PretrainConfig] = {
     "mini": PretrainConfig(),
-    "tiny": PretrainConfig(hidden=64, heads=2, layers=2, steps=300),
+    "tiny": PretrainConfig(hidden=64, heads=2, layers=2, steps=300, exercises=0, batch=16),
 }
 """mini: for studies, minutes. tiny: for tests, seconds."""
 
@@ -117,14 +123,19 @@ Row = tuple[list[int], list[list[int]]]
 
 def batches(config: PretrainConfig, tokenizer: Any) -> Iterator[list[Row]]:
     """The batches, in order; those of a window are filled by length and then mixed."""
-    for start in range(0, config.steps, _WINDOW):
-        size = min(_WINDOW, config.steps - start)
+    begins = [*range(0, config.exercises, _WINDOW), *range(config.exercises, config.steps, _WINDOW)]
+    for start, end in pairwise([*(begin for begin in begins if begin < config.steps), config.steps]):
+        size = end - start
         first = start * config.batch
-        examples = [draw_example(config.corpus, config.seed, first + i) for i in range(size * config.batch)]
+        examples = [_example(config, first + i) for i in range(size * config.batch)]
         rows = sorted(_rows(tokenizer, examples), key=lambda row: len(row[0]) + sum(map(len, row[1])))
         groups = [rows[i : i + config.batch] for i in range(0, len(rows), config.batch)]
         for i in array_stream(config.seed, "mini", "order", start).permutation(len(groups)):
             yield groups[int(i)]
+
+
+def _example(config: PretrainConfig, index: int) -> Example:
+    return draw_example(config.corpus, config.seed, index, exercise=index < config.exercises * config.batch)
 
 
 def _rows(tokenizer: Any, examples: list[Example]) -> list[Row]:
@@ -225,10 +236,13 @@ def _trained(config: PretrainConfig, tokenizer: Any, notify: Callable[[str], Non
 
 
 def warmed(config: PretrainConfig, step: int) -> float:
-    """Share of the highest learning rate at step 1..steps: a linear rise, then half a cosine down to a twentieth."""
+    """Share of the highest learning rate at step 1..steps: a linear rise, then half a cosine down to a twentieth, where the exercises
+    end, if there are any; after them `habits`."""
     if step <= config.warmup:
         return step / config.warmup
-    done = (step - config.warmup) / max(1, config.steps - config.warmup)
+    if step > config.exercises > 0:
+        return config.habits
+    done = (step - config.warmup) / max(1, (config.exercises or config.steps) - config.warmup)
     return 0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2
 
 
@@ -279,8 +293,9 @@ def _packed(rows: list[Row], prompt_weight: float) -> tuple[Any, ...]:
 
 def _digest(config: PretrainConfig, tokenizer: Any) -> str:
     """SHA-256 over all that determines the weights; the first examples stand for the generator and the prompt builder."""
-    count = min(FINGERPRINT, config.steps * config.batch)
-    examples = [draw_example(config.corpus, config.seed, i) for i in range(count)]
+    total, exercises = config.steps * config.batch, config.exercises * config.batch
+    starts = [0, exercises] if exercises < total else [0]
+    examples = [_example(config, i) for start in starts for i in range(start, min(start + FINGERPRINT, total))]
     text = [[[(m.role, m.content) for m in e.messages], e.replies] for e in examples]
     parts = [
         VERSION,
