@@ -38,8 +38,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "shaped-reward-hack",
-        ("reward-truth-gap", "saturated-part"),
-        _all("reward-truth-gap", "saturated-part"),
+        ("saturated-part", "reward-truth-gap", "reward-spread", "unfaithful-part"),
+        lambda f: (
+            f["saturated-part"].level in _BAD
+            and any(f[id].level in _BAD for id in ("reward-truth-gap", "reward-spread", "unfaithful-part"))
+        ),
         "A summand of the reward is earned by everyone while the truth stays behind: the policy learned the bonus instead of the task.",
         ("reward",),
         Level.CRITICAL,
@@ -170,8 +173,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "no-learning-with-signal",
-        ("learning", "dead-groups"),
-        _only(("learning",), ("dead-groups",)),
+        ("learning", "dead-groups", "reward-truth-gap"),
+        lambda f: (
+            f["learning"].level in _BAD
+            and f["dead-groups"].level is Level.OK
+            and f["reward-truth-gap"].level not in _BAD
+        ),
         "There is a signal and no gain: the step is too small, too few, or what is rewarded cannot be changed by this policy.",
         ("hyperparameter", "reward"),
     ),

@@ -92,10 +92,20 @@ def lost_rows(frame: Frame) -> np.ndarray:
 
 
 def level_values(frame: Frame) -> tuple[str, np.ndarray]:
-    """What tells best how well the policy does: the truth if it is known for at least half of the measured rows, else the reward."""
-    rewards, truth = frame.numbers("reward"), frame.numbers("truth")
+    """What tells best how well the policy does: the truth (see `true_values`) if it is known for at least half of the measured rows, else
+    the reward."""
+    rewards, (name, truth) = frame.numbers("reward"), true_values(frame)
     known, measured = int(np.isfinite(truth).sum()), int(np.isfinite(rewards).sum())
-    return ("truth", truth) if known and known >= measured / 2 else ("reward", rewards)
+    return (name, truth) if known and known >= measured / 2 else ("reward", rewards)
+
+
+def true_values(frame: Frame) -> tuple[str, np.ndarray]:
+    """The truth; where rollouts start from a program of known fitness, what a search that keeps the better one truly gains: max(0, truth - parent).
+    A policy that hands every parent back breaks nothing, so its truth is high and its gain 0."""
+    truth, parent = frame.numbers("truth"), frame.numbers("parent_fitness")
+    gain = np.maximum(0.0, truth - parent)
+    known = int(np.isfinite(truth).sum())
+    return ("true gain", gain) if known and int(np.isfinite(gain).sum()) >= known / 2 else ("truth", truth)
 
 
 def ends(frame: Frame, *, top: bool) -> Reading:
@@ -107,12 +117,13 @@ def ends(frame: Frame, *, top: bool) -> Reading:
         return unknown("no group has two measured rewards")
     high, low = float(groups.high.max()), float(groups.low.min())
     right = groups_of(frame, frame.numbers("meaning_ok"))
-    if frame.has("meaning_ok"):
+    flat = high - low <= 1e-6 * max(1.0, abs(high))
+    if frame.has("meaning_ok") and not (flat and not top):
         rate = np.full(int(frame.groups.max()) + 1, np.nan)
         rate[right.ids] = right.mean
         there = groups.dead() & (rate[groups.ids] == 1.0 if top else (rate[groups.ids] == 0.0) & _at(groups, low))
         where = "with every rollout right" if top else "with every rollout wrong, at the lowest reward"
-    elif high - low <= 1e-6 * max(1.0, abs(high)):
+    elif flat:
         return unknown("all rewards are equal, so their top and bottom cannot be told apart", int(groups.n.sum()))
     else:
         there = groups.dead() & _at(groups, high if top else low)

@@ -34,7 +34,7 @@ DIAGNOSTIC = Diagnostic(
     formula="share of groups, of two measured rewards or more, with max(reward) - min(reward) <= 1e-6 * max(1, |reward|); last third of the steps, before any filter",
     source="DAPO, arXiv 2503.14476, section 3.2; a rounded standard deviation misses dead groups of 0.2 or 1/3 (TRL 1.16), so max - min. Levels: docs/diagnose.md",
     needs=("reward", "group|task"),
-    levels=Levels(0.6, 0.85),
+    levels=Levels(0.5, 0.85),
     measure=measure,
     means="Most groups carry no gradient: all of their rollouts earned the same.",
     advice="Look at which end they are: solved (harder or fewer tasks), hopeless (easier tasks, a reward with a first step), or a reward with too few levels. Larger groups help where success is rare.",

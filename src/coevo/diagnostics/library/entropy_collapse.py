@@ -54,7 +54,7 @@ def _run(last: float, right=0.4):
     return rows_of(
         lambda s: {
             "reward": coin(s, ramp(s, 0.2, right)),
-            "entropy_mean": ramp(s, 1.0, last) * float(s.rng.uniform(0.8, 1.2)),
+            "entropy_mean": last**s.progress * float(s.rng.uniform(0.8, 1.2)),
         }
     )
 
@@ -66,18 +66,18 @@ DIAGNOSTIC = Diagnostic(
     formula="mean entropy per token over the last tenth of the steps / over the first three; without entropy_mean: of -logprob_mean. Not critical where the last fifth earns 95 % of what there is",
     source="arXiv 2605.22617: performance follows R = -a e^H + b, so entropy spent is reward spent. Levels: measured on collapsed and healthy runs, docs/diagnose.md",
     needs=("entropy_mean|logprob_mean", "step"),
-    levels=Levels(0.25, 0.1),
+    levels=Levels(0.06, 0.03),
     measure=measure,
     means="The policy is certain of what it does, and finds nothing new any more.",
     advice="Go back to a checkpoint with entropy left; lower the learning rate, raise the upper clip or add an entropy floor; widen the tasks.",
     cases=(
-        Case("to nothing", _run(0.03), Level.CRITICAL),
-        Case("to a fifth", _run(0.15), Level.WARN),
-        Case("to half", _run(0.5), Level.OK),
+        Case("to nothing", _run(0.01), Level.CRITICAL),
+        Case("to a thirtieth", _run(0.04), Level.WARN),
+        Case("to a tenth", _run(0.1), Level.OK),
         Case("solved and certain", _run(0.01, right=1.6), Level.WARN),
         Case(
             "from log-probabilities",
-            rows_of(lambda s: {"reward": coin(s, 0.4), "logprob_mean": -ramp(s, 1.0, 0.01)}),
+            rows_of(lambda s: {"reward": coin(s, 0.4), "logprob_mean": -(0.01**s.progress)}),
             Level.CRITICAL,
         ),
         Case(

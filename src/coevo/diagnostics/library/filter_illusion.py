@@ -39,6 +39,7 @@ def _run(late):
         for row in rows_of(
             lambda s: {"reward": coin(s, 0.5), "kept": True, "u": float(s.rng.random()), "h": ramp(s, 0.0, late)},
             groups=8,
+            steps=60,
         )():
             u, h = row.pop("u"), row.pop("h")
             if row["sample"] == 0:
@@ -56,7 +57,7 @@ DIAGNOSTIC = Diagnostic(
     formula="|rise of the kept mean - rise of the mean over all|, first against last third, lower end of its 95 % interval, in SD of a rollout's reward",
     source="a run was judged by the mean after its filter in training-gym#432. Levels: ours",
     needs=("kept", "reward", "step"),
-    levels=Levels(0.25, 0.45),
+    levels=Levels(0.2, 0.4),
     measure=measure,
     means="The curve of what was kept is not the curve of the policy: the filter's choice changed over the run.",
     advice="Read and report the mean over all rollouts, before any filter.",

@@ -1,9 +1,11 @@
 """Whether the run gets better at all."""
 
+import math
+
 import numpy as np
 
 from coevo.diagnostics.casebook import coin, ramp, rows_of
-from coevo.diagnostics.course import MIN_STEPS, by_step, change, number
+from coevo.diagnostics.course import MIN_STEPS, Course, by_step, change, number
 from coevo.diagnostics.signal import level_values
 from coevo.diagnostics.types import Case, Diagnostic, Layer, Level, Levels, Reading
 from coevo.evidence.types import Frame
@@ -28,14 +30,22 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
         f"{name} {number(found.early)} -> {number(found.late)} (first and last {found.steps} steps; "
         f"change between {number(found.low)} and {number(found.high)})"
     )
-    reading = Reading(
-        found.difference / found.se if found.se else _sign(found.difference), note, course.n, (), course.series
-    )
+    value = found.difference / found.se if found.se else _sign(found.difference)
+    if -4.0 < value < 2.0 and (at_once := _at_once(course)) > max(value, 2.0):
+        value, note = at_once, f"{note}; all of it in the first steps, from {number(float(course.means[0]))}"
+    reading = Reading(value, note, course.n, (), course.series)
     if min(found.early, found.late) >= low + TOP * (high - low) and high > low:
         return reading._replace(value=max(2.0, reading.value or 0.0), note=f"{note}: already at the top")
-    if not found.rose and not found.fell and found.high > SMALL * sd:
+    if abs(value) < 1.96 and found.high > SMALL * sd:
         return reading._replace(value=None, note=f"{note}: too few rollouts to tell")
     return reading
+
+
+def _at_once(course: Course) -> float:
+    """The last third against the very first steps: who learns within them is flat afterwards."""
+    few, k = max(2, len(course.steps) // 20), len(course.steps) // 3
+    se = course.noise * math.sqrt(1 / few + 1 / k)
+    return float(course.means[-k:].mean() - course.means[:few].mean()) / se if se else 0.0
 
 
 def _sign(difference: float) -> float:
@@ -46,7 +56,7 @@ DIAGNOSTIC = Diagnostic(
     id="learning",
     title="Is it learning",
     layer=Layer.SCORE,
-    formula="(late - early) / SE of truth (of reward, where truth is known for less than half), first against last third of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
+    formula="(late - early) / SE of truth (max(0, truth - parent_fitness) where there are parents; reward, where truth is known for less than half), last third against the first third, or the first twentieth of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
     source="ours; two and four standard errors",
     needs=("truth|reward", "step"),
     levels=Levels(1.96, -4.0),

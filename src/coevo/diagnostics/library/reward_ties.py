@@ -18,6 +18,14 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     if not late.any():
         return Reading(None, "no measured rewards")
     top = float(rewards[known].max())
+    if top - float(rewards[known].min()) <= 1e-6 * max(1.0, abs(top)):
+        right = frame.numbers("meaning_ok")[late]
+        solved = bool(len(right)) and float(np.nan_to_num(right).mean()) > 0.95
+        return Reading(
+            0.0 if solved else 1.0,
+            f"every reward is {number(top)}" + (", and right" if solved else ""),
+            int(late.sum()),
+        )
     levels, codes = np.unique(np.round(rewards[late], 9), return_inverse=True)
     ids = frame.groups[late]
     sizes = np.bincount(ids)
@@ -67,6 +75,7 @@ DIAGNOSTIC = Diagnostic(
     advice="Add levels where most rollouts are: share of tests passed, a tie-breaking part, or a comparison within the group.",
     cases=(
         Case("one level has all", _levels(0.03, 0.94, 0.03), Level.CRITICAL),
+        Case("one level", rows_of(lambda s: {"reward": 0.5}), Level.CRITICAL),
         Case("a crowded middle", _levels(0.08, 0.84, 0.08), Level.WARN),
         Case("a fair coin", _levels(0.5, 0.5), Level.OK),
         Case("solved", _levels(0.05, 0.95), Level.OK),

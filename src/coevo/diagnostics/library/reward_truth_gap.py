@@ -2,7 +2,7 @@
 
 from coevo.diagnostics.casebook import coin, ramp, rows_of
 from coevo.diagnostics.course import MIN_STEPS, number, within, worst
-from coevo.diagnostics.signal import late_rows, rises
+from coevo.diagnostics.signal import late_rows, rises, true_values
 from coevo.diagnostics.types import Case, Diagnostic, Layer, Level, Levels, Reading
 from coevo.evidence.types import Frame
 
@@ -11,13 +11,13 @@ LEAST = 0.2
 
 
 def measure(frame: Frame, baseline: Frame | None) -> Reading:
-    reward, truth = frame.numbers("reward"), frame.numbers("truth")
+    reward, (name, truth) = frame.numbers("reward"), true_values(frame)
     found = rises(frame, reward, truth)
     if found is None:
         return Reading(None, f"it takes {MIN_STEPS} steps, and rewards and truths that differ")
     series = found.course.series
     n = int(found.course.counts.sum())
-    note = f"in standard deviations within groups, reward {_change(found.lead.difference)}, truth {_change(found.follow.difference)}"
+    note = f"in standard deviations within groups, reward {_change(found.lead.difference)}, {name} {_change(found.follow.difference)}"
     if not found.lead.rose or found.lead.difference < LEAST:
         return Reading(1.0, f"{note}: the reward did not rise", n, (), series)
     gap = within(frame, reward) - within(frame, truth)
@@ -42,7 +42,7 @@ DIAGNOSTIC = Diagnostic(
     id="reward-truth-gap",
     title="Reward up, truth not",
     layer=Layer.SCORE,
-    formula="(rise of truth, at the upper end of its 95 % interval) / (rise of reward), first against last third, each in its own standard deviation within groups; 1 where the reward did not rise",
+    formula="(rise of truth, at the upper end of its 95 % interval) / (rise of reward), first against last third, each in its own standard deviation within groups; 1 where the reward did not rise. Truth: max(0, truth - parent_fitness) where there are parents",
     source="EvoTrainer, arXiv 2606.03108 (shaped reward up, completion flat or down); Levels: ours, docs/diagnose.md",
     needs=("reward", "truth", "step"),
     levels=Levels(0.5, 0.15),

@@ -7,11 +7,14 @@ from coevo.diagnostics.course import groups_of
 from coevo.diagnostics.types import Case, Diagnostic, Layer, Level, Levels, Reading
 from coevo.evidence.types import Frame
 
+DIFFERENT = 4
+"""Values in a group, fewer of which may come back by chance: a policy over a few answers has few values."""
+
 
 def measure(frame: Frame, baseline: Frame | None) -> Reading:
     logs = frame.numbers("logprob_mean")
     groups = groups_of(frame, logs)
-    able = groups.where((groups.n >= 4) & (groups.spread > 1e-9))
+    able = groups.where(_different(frame, logs)[groups.ids] >= DIFFERENT)
     if len(able.n) < 2:
         return Reading(None, "no two groups have four different log-probabilities each")
     tokens = np.nan_to_num(frame.numbers("tokens"), nan=-1.0)
@@ -28,6 +31,17 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     note = f"{int(again.sum())} of {len(again)} groups repeat an earlier step's, log-probabilities and all"
     rows = tuple(frame.number_of(int(row)) for row in able.where(again).first[-5:])
     return Reading(float(again.mean()), note, len(again), rows)
+
+
+def _different(frame: Frame, logs: np.ndarray) -> np.ndarray:
+    """How many different values each group has, by its number."""
+    known = np.isfinite(logs)
+    ids, some = frame.groups[known], logs[known]
+    order = np.lexsort((some, ids))
+    ids, some = ids[order], some[order]
+    new = np.ones(len(ids), dtype=bool)
+    new[1:] = (np.diff(ids) != 0) | (np.diff(some) != 0)
+    return np.bincount(ids[new], minlength=int(frame.groups.max(initial=-1)) + 1)
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
@@ -52,7 +66,7 @@ DIAGNOSTIC = Diagnostic(
     id="stale-groups",
     title="Stale groups",
     layer=Layer.MEASUREMENT,
-    formula="share of groups (four rollouts or more, not all alike) whose task, token counts and log-probabilities are those of a group of an earlier step, bit by bit",
+    formula="share of groups (with four different log-probabilities or more) whose task, token counts and log-probabilities are those of a group of an earlier step, bit by bit",
     source="ours; a fresh sample under changed weights has other log-probabilities, a buffer's has not",
     needs=("logprob_mean", "group|task", "step"),
     levels=Levels(0.02, 0.2),
