@@ -45,7 +45,7 @@ Where its trigger is silent. It was seen to help once, under the conditions abov
 
 ## History
 
-Born of an intervention that a gate promoted. @SEEN@ 
+Born of an intervention that a gate promoted. @SEEN@
 That choice was made among several, so the figure flatters it. Later uses are events of labs; `references/evidence.md`, where there is one, is
 written from them.
 """

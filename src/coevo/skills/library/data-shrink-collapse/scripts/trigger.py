@@ -16,7 +16,9 @@ def main() -> None:
 def decided(levels: dict) -> tuple[bool, str]:
     if levels.get("repetition") in BAD and levels.get("reward-spread") in BAD:
         return False, "the filter is what holds an echo trap open"
-    if levels.get("filter-illusion") in BAD:
+    if levels.get("filter-illusion") == "critical" or (
+        levels.get("filter-illusion") == "warn" and levels.get("dead-groups") not in BAD
+    ):
         return True, "the reward of kept groups tells another story than that of all"
     if levels.get("filter-keep") not in BAD:
         return False, "the filter keeps enough, and tells no tales"

@@ -16,6 +16,14 @@ def main() -> None:
 def decided(levels: dict) -> tuple[bool, str]:
     if levels.get("repetition") in BAD and levels.get("reward-spread") in BAD:
         return True, "replies repeat themselves while rewards within a group draw together"
+    hacks = {
+        "copies-of-parent": "they hand the parent back",
+        "saturated-part": "a saturated part of the reward pays for one reply",
+        "public-hidden-gap": "hard-coding the public tests pays",
+    }
+    for name, why in hacks.items():
+        if levels.get(name) in BAD:
+            return False, f"where replies are alike, it is because {why}"
     if levels.get("template-collapse") == "critical":
         return True, "replies to different prompts have become one template"
     if levels.get("repetition") in BAD:

@@ -3,7 +3,7 @@
 import json
 import sys
 
-WATCHED, DIRECTION, SIZE = "repetition", "down", 0.05
+WATCHED, DIRECTION, SIZE = "repetition", "down", 0.03
 """What should move, which way, and by how much at least."""
 MARGIN = 0.02
 """Of truth: smaller differences are noise."""

@@ -14,7 +14,7 @@ def changed(recipe: dict, findings: dict) -> tuple[dict, str]:
     entropy = recipe.get("entropy", {})
     if entropy.get("floor") is None:
         first = next((value for _, value in findings.get("entropy-collapse", {}).get("series", [])), None)
-        floor = round(min(2.0, max(0.05, first / 2)), 3) if first is not None and first > 0 else 0.3
+        floor = round(min(2.0, max(0.05, first / 4)), 3) if first is not None and first > 0 else 0.3
         return {"entropy.floor": floor}, f"entropy.floor off -> {floor:g} nats per token"
     force = entropy.get("coefficient", 0.01)
     if force < 0.1:

@@ -16,8 +16,16 @@ def main() -> None:
 def decided(levels: dict) -> tuple[bool, str]:
     if levels.get("entropy-collapse") not in BAD:
         return False, "entropy holds"
-    if levels.get("learning-rate-too-high") in BAD:
-        return False, "entropy collapsed because the learning rate is too high"
+    others = {
+        "learning-rate-too-high": "the learning rate is too high",
+        "saturated-part": "a saturated part of the reward is easily had",
+        "public-hidden-gap": "hard-coding the public tests is easily learned",
+    }
+    for name, why in others.items():
+        if levels.get(name) in BAD:
+            return False, f"entropy is gone because {why}"
+    if levels.get("entropy-collapse") == "warn" and levels.get("learning") == "ok":
+        return False, "entropy is low, and it still learns: a policy that has found the answer is right to be sure"
     return True, "entropy falls away gradually: what can still be reached is what is done now"
 
 

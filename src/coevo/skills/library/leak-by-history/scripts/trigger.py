@@ -14,6 +14,8 @@ def main() -> None:
 
 
 def decided(levels: dict) -> tuple[bool, str]:
+    if levels.get("copies-of-tests") == "critical":
+        return True, "programs hold the expected outputs that their prompts show"
     if levels.get("public-hidden-gap") not in BAD:
         return False, "what is gained on public tests is gained on hidden ones, too (or not known)"
     if levels.get("reward-truth-gap") == "ok" and levels.get("public-hidden-gap") != "critical":

@@ -14,8 +14,13 @@ def main() -> None:
 
 
 def decided(levels: dict) -> tuple[bool, str]:
-    if levels.get("learning-rate-too-high") in BAD:
+    if levels.get("learning-rate-too-high") == "critical":
         return True, "steps are so large that the policy breaks within a few of them"
+    if levels.get("learning-rate-too-high") == "warn":
+        for name in ("saturated-part", "public-hidden-gap", "reward-truth-gap"):
+            if levels.get(name) in BAD:
+                return False, f"the policy changes fast because a hack is easily learned ({name}); that comes first"
+        return True, "steps are so large that the policy changes for good within a few of them"
     if levels.get("logprob-drift") == "critical" and levels.get("entropy-collapse") == "critical":
         return True, "log-probabilities ran away and entropy is gone"
     if levels.get("entropy-collapse") in BAD:

@@ -3,7 +3,7 @@
 import json
 import sys
 
-WATCHED, DIRECTION, SIZE = "truncation", "down", 0.1
+WATCHED, DIRECTION, SIZE = "truncation", "down", 0.05
 """What should move, which way, and by how much at least."""
 MARGIN = 0.02
 """Of truth: smaller differences are noise."""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import pairwise
 
 
 def main() -> None:
@@ -10,21 +11,26 @@ def main() -> None:
     print(json.dumps({"sets": sets, "why": why}))
 
 
+MAIN = ("search_gain", "metaevolve", "difference", "absolute", "lazy")
+
+
 def changed(recipe: dict, findings: dict) -> tuple[dict, str]:
     bonus = recipe.get("toy", {}).get("bonus", 0.0)
     if recipe.get("trainer") == "toy" and bonus:
         return {"toy.bonus": 0.0}, f"toy.bonus {bonus:g} -> 0: padding is paid no more"
     parts = dict(recipe.get("reward", {}).get("parts", {}))
-    note = findings.get("saturated-part", {}).get("note", "")
-    words = {word.strip(".,:;()'`\"").removeprefix("parts.") for word in note.split()}
-    by_weight = sorted(parts, key=lambda name: (abs(parts[name]), name))
-    named = [name for name in by_weight if name in words]
-    shaping = [name for name in ("format", "length", "novelty") if name in parts]
-    found = (named or shaping)[:1]
-    if not found or len(parts) < 2:
+    found = named(findings.get("saturated-part", {}).get("note", ""), parts)
+    if found is None or len(parts) < 2:
         return {}, "no shaping part is in the recipe that could be taken out"
-    weight = parts.pop(found[0])
-    return {"reward.parts": parts}, f"reward part {found[0]} (weight {weight:g}) is taken out: everyone earns it"
+    weight = parts.pop(found)
+    return {"reward.parts": parts}, f"reward part {found} (weight {weight:g}) is taken out: everyone earns it"
+
+
+def named(note: str, parts: dict) -> str | None:
+    """The part that the diagnosis names ("part NAME ..."), else a usual shaping part; never what the reward is about."""
+    words = [word.strip(".,:;()'`") for word in note.split()]
+    after = [word for before, word in pairwise(words) if before == "part"]
+    return next((name for name in (*after, "format", "length", "novelty") if name in parts and name not in MAIN), None)
 
 
 main()

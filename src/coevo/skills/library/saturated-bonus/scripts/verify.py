@@ -1,9 +1,9 @@
-"""Did it help? Truth decides where it is known on both sides; else what the skill promised of reward-truth-gap."""
+"""Did it help? Truth decides where it is known on both sides; else what the skill promised of saturated-part."""
 
 import json
 import sys
 
-WATCHED, DIRECTION, SIZE = "reward-truth-gap", "down", 0.1
+WATCHED, DIRECTION, SIZE = "saturated-part", "down", 0.2
 """What should move, which way, and by how much at least."""
 MARGIN = 0.02
 """Of truth: smaller differences are noise."""
