@@ -92,7 +92,7 @@ def admit(
     checks: list[Check] = []
     for check in (
         lambda: _is_new(diagnostic, existing or {}),
-        lambda: _is_knowable(found, level),
+        lambda: _is_knowable(found, level, picked=bool(family)),
         lambda: _is_defined(table),
         lambda: _varies(table),
         lambda: _repeats(diagnostic, branches, table),
@@ -133,10 +133,13 @@ def _is_new(diagnostic: Diagnostic, existing: Mapping[str, Diagnostic]) -> Check
     )
 
 
-def _is_knowable(found: DiagnosticBacktest, alpha: float) -> Check:
+def _is_knowable(found: DiagnosticBacktest, alpha: float, *, picked: bool) -> Check:
+    """Of a diagnostic that was picked either way up, the smallest p is twice as large."""
     known = [e.known for e in found.table.entries]
-    says = what_shows(known.count(Known.GOOD), known.count(Known.BAD), alpha)
-    enough = found.smallest_p is not None and found.smallest_p <= alpha
+    good, bad = known.count(Known.GOOD), known.count(Known.BAD)
+    ways = 2 if picked else 1
+    says = what_shows(good, bad, alpha, ways=ways)
+    enough = found.smallest_p is not None and ways * found.smallest_p <= alpha
     return Check("knowable", enough, says if enough else f"cannot be known yet: {says}")
 
 

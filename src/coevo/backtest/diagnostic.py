@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from coevo.backtest.separation import Separation, auc, least_branches, rank_correlation, separation
 from coevo.backtest.types import Entry, Known, Past
@@ -48,8 +51,6 @@ class Table:
         values, bad = self.judged()
         if not 0 < sum(bad) < len(bad):
             return None
-        import numpy as np
-
         return auc(np.array(values), np.array(bad), high_is_bad=self.high_is_bad)
 
 
@@ -144,7 +145,7 @@ def backtest_tables(
     missed = tuple(e.branch for e in table.entries if e.known is Known.BAD and e.branch not in caught)
     left = [e for e in table.entries if e.known is Known.GOOD or e.branch in missed]
     correlations = {
-        id: rho for id, other in others.items() if (rho := rank_correlation(*_values(table, other))) is not None
+        id: rho for id, other in others.items() if (rho := rank_correlation(_values(table), _values(other))) is not None
     }
     return DiagnosticBacktest(
         table=table,
@@ -158,22 +159,21 @@ def backtest_tables(
     )
 
 
-def what_shows(good: int, bad: int, alpha: float = ALPHA) -> str:
-    """What so many branches can show, for a person."""
-    least = least_branches(alpha)
+def what_shows(good: int, bad: int, alpha: float = ALPHA, *, ways: int = 1) -> str:
+    """What so many branches can show, for a person. `ways`: 2 where it was not said beforehand whether high or low is bad."""
+    least = least_branches(alpha / ways)
+    needed = f"{least} of each are the least that can show p <= {alpha:.3g}"
     smallest = _smallest(good, bad)
     if smallest is None:
-        return f"{good} good and {bad} bad branches show nothing; {least} of each are the least that can show p <= {alpha:g}"
-    told = f"with {good} good and {bad} bad branches the smallest possible p is {smallest:.3g}"
-    return told if smallest <= alpha else f"{told}; {least} of each are the least that can show p <= {alpha:g}"
+        return f"{good} good and {bad} bad branches show nothing; {needed}"
+    either = "" if ways == 1 else ", which side is bad being picked by them,"
+    told = f"with {good} good and {bad} bad branches{either} the smallest possible p is {ways * smallest:.3g}"
+    return told if ways * smallest <= alpha else f"{told}; {needed}"
 
 
 def _smallest(good: int, bad: int) -> float | None:
-    import math
-
     return 1 / math.comb(good + bad, bad) if good and bad else None
 
 
-def _values(a: Table, b: Table) -> tuple[list[float], list[float]]:
-    nan = float("nan")
-    return tuple([nan if e.value is None else e.value for e in t.entries] for t in (a, b))  # type: ignore[return-value]
+def _values(table: Table) -> list[float]:
+    return [math.nan if entry.value is None else entry.value for entry in table.entries]

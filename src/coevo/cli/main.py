@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from coevo.cli import (
+    backtest,
     bench,
     compare,
     config,
@@ -67,6 +68,7 @@ app.command("synth")(synth.synth)
 app.command("train")(train.train)
 app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
+app.command("backtest")(backtest.backtest)
 app.command("serve")(serve.serve)
 app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")
