@@ -205,11 +205,17 @@ def _answer_source(prompt: str, text: str) -> int:
                 break
         else:
             continue
-        for mark in marks:
-            if mark in text and mark not in prompt:
-                found |= flag
-                break
+        if any(mark not in prompt and _says(text, mark) for mark in marks):
+            found |= flag
     return found
+
+
+def _says(text: str, mark: str) -> bool:
+    """Whether a mark is in a text, and not as the end of a longer word."""
+    at = text.find(mark)
+    while at > 0 and text[at - 1].isalnum() and mark[0].isalnum():
+        at = text.find(mark, at + 1)
+    return at >= 0
 
 
 def compressibility(text: str) -> float:
@@ -314,15 +320,15 @@ def _shown(prompt: str) -> _Shown:
     )
     answers: dict[str, int] = {}
     for match in _EXPECTED.finditer("\n".join(line[:MOST_LINE] for line in prompt.split("\n"))):
-        literal = "".join((match.group(match.lastgroup or 0) or "").strip().strip("`").split())
+        literal = _dense((match.group(match.lastgroup or 0) or "").strip().strip("`"))
         if (
             3 <= len(literal) <= 200
             and literal not in _TELLS_NOTHING
             and (literal[0] in "-+.[({'\"" or literal[0].isdigit())
         ):
             answers[literal] = answers.get(literal, 0) + 1
-    dense = "".join(prompt.split())
-    telling = tuple(a for a, times in answers.items() if dense.count(a) <= times + (times == 1))
+    dense = _dense(prompt)
+    telling = tuple(a for a, times in answers.items() if dense.count(a) <= times)
     return _Shown(shapes, telling if len(telling) >= 2 else ())
 
 
@@ -331,14 +337,20 @@ def _looks_like_code(body: str) -> bool:
 
 
 _DOCSTRING = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''", re.DOTALL)
+_LOOSE = re.compile(r"(?<!\w)[ \t]+|[ \t]+(?!\w)")
 _ASIDE = re.compile(r"^\s*(?:assert\b|print\(|#|>>>)")
+
+
+def _dense(text: str) -> str:
+    """Without the spaces that part no two words."""
+    return _LOOSE.sub("", text)
 
 
 def _held(answers: tuple[str, ...], program: str) -> float:
     if not answers:
         return math.nan
     lines = _DOCSTRING.sub("", program).split("\n")
-    dense = "".join("".join(line.split("#")[0].split()) + "\n" for line in lines if not _ASIDE.match(line))
+    dense = _dense("\n".join(line.split("#")[0] for line in lines if not _ASIDE.match(line)))
     held = sum(1 for answer in answers if _holds(dense, answer))
     return held / len(answers)
 

@@ -97,22 +97,17 @@ def _nothing(path: Path, plan: Plan) -> str:
         return f"run {path} holds no rollouts yet"
     if plan.kind == "parquet":
         return f"evidence {path} holds no rows"
-    lead = b""
-    if plan.spans:
+    try:
         with jsonl.opened(Path(plan.spans[0].path)) as file:
             lead = file.read(200)
-    looks = (
-        "blank"
-        if not lead.strip()
-        else "a JSON array: write one object a line"
-        if lead.lstrip()[:1] == b"["
-        else f"begins with {lead[:40]!r}"
-    )
-    return (
-        f"no line of {path} is a rollout (it is {looks}). Known are {known_formats()}"
-        if looks.startswith(("blank", "a JSON"))
-        else (f"no line of {path} is a rollout (it {looks}). Known are {known_formats()}")
-    )
+    except OSError as e:
+        return f"no line of {path} is a rollout: it cannot be unpacked ({e})"
+    looks = f"begins with {lead[:40]!r}"
+    if not lead.strip():
+        looks = "is blank"
+    elif lead.lstrip()[:1] == b"[":
+        looks = "is a JSON array: write one object a line"
+    return f"no line of {path} is a rollout (it {looks}). Known are {known_formats()}"
 
 
 def _pieces(
