@@ -40,6 +40,9 @@ FOLDER = "branches"
 WEIGHTS = "artifacts/start.json"
 """Of a toy branch: what it begins with."""
 
+BASE = "base"
+"""change.weights.from: begin with the weights that the first branch began with."""
+
 PAID = ("evaluations", "tokens", "usd")
 """Dimensions of a branch's cost; time is kept apart, since it is measured."""
 
@@ -186,11 +189,15 @@ class Branches:
         if "a" in weights:
             a, b = (self._known(ledger, weights[name]) for name in ("a", "b"))
             return Source(self.path(a.name), None, self.path(b.name), float(weights.get("share", "0.5")))
+        if weights.get("from") == BASE:
+            return None
         if "from" in weights:
             name, _, step = weights["from"].rpartition("@")
             run = self.path(self._known(ledger, name).name)
             if not step.isdecimal():
-                raise UsageError(f"change.weights.from = {weights['from']!r}: give BRANCH@STEP, as in b1@20")
+                raise UsageError(
+                    f"change.weights.from = {weights['from']!r}: give BRANCH@STEP, as in b1@20, or {BASE!r} for the weights the lab began with"
+                )
             return Source(run, int(step))
         if made.name == START or self.config.fresh:
             return None

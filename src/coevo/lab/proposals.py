@@ -188,16 +188,17 @@ def _of_change(proposal: Proposal, brief: Brief) -> list[str]:
     if change.empty != (proposal.family is Family.CONTINUE):
         what = "changes nothing" if change.empty else "changes something"
         return [f"change: family {str(proposal.family)!r} {what}; only 'continue' has no change, and it has none"]
-    names = [*change.sets, *change.files]
+    changed = [*change.sets, *change.files]
+    names = [*changed, *(["weights"] if change.weights else [])]
     found = [
         f"change: {name!r} may not change here. What may: {', '.join(brief.allowed)}"
-        for name in names
+        for name in changed
         if not any(fnmatchcase(name, pattern) for pattern in brief.allowed)
     ]
-    if len(names) + bool(change.weights) > 1:
+    if len(names) > 1:
         if not change.bundle:
             found.append(
-                f"change: {len(names) + bool(change.weights)} things change ({', '.join(names)}), so nobody could say which helped. Propose "
+                f"change: {len(names)} things change ({', '.join(names)}), so nobody could say which helped. Propose "
                 "one, or say in change.bundle why they belong together and in change.ablation in which order they come out again"
             )
         elif set(change.ablation) != set(names):

@@ -40,7 +40,7 @@ class Change:
     files: Mapping[str, str | None] = field(default_factory=dict)
     """Harness files by path -> new text; None removes."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """checkpoint: {"from": "BRANCH@STEP"}; average: {"a": BRANCH, "b": BRANCH, "share": "0.5"}."""
+    """checkpoint: {"from": "BRANCH@STEP"}, or {"from": "base"}; average: {"a": BRANCH, "b": BRANCH, "share": "0.5"}."""
     bundle: str = ""
     """Why several things change at once; then `ablation` says in which order they will be taken out again."""
     ablation: tuple[str, ...] = ()

@@ -3,7 +3,8 @@
 For every move that would change something: *match*, how loudly the diagnosis asks for it (critical 2, warn 1 for each diagnostic it answers; 1, 1/2,
 1/3 ... for its family's place in a fired rule's suggestions), times a draw from the Beta posterior of its success in this lab (Thompson 1933). Moves
 that nobody asked for keep a small chance, so that a diagnosis that sees nothing does not end the search. What was tried on the same parent, or
-was ever invalid, is not proposed again.
+was ever invalid, is not proposed again. Where the diagnosis says that the parent's policy is spoilt, a change is proposed together with a
+return to the base weights, as a bundle.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from coevo.diagnostics.types import Diagnosis, Level
@@ -26,6 +28,16 @@ UNASKED = 0.2
 SKILL = 3.0
 """Match of a skill that fires; of the k-th, over k."""
 _LOUD = {Level.CRITICAL: 2.0, Level.WARN: 1.0}
+
+
+_SPOILT = (
+    "learning",
+    "reward-truth-gap",
+    "entropy-collapse",
+    "reward-collapse",
+    "template-collapse",
+    "solution-diversity",
+)
 
 
 class _Idea(NamedTuple):
@@ -48,7 +60,7 @@ class Playbook:
     name: str = "playbook"
 
     def propose(self, brief: Brief) -> Sequence[Proposal]:
-        ideas = [idea for idea in _ideas(brief, blind=self.blind) if not _tried(brief, idea)]
+        ideas = [i for i in _ideas(brief, blind=self.blind) if _may(brief, i) and not _tried(brief, i)]
         rng = stream(self.seed, "playbook", brief.round, len(brief.returned))
         ranked = []
         for idea in ideas:
@@ -87,12 +99,20 @@ class Playbook:
 
     def _proposal(self, brief: Brief, idea: _Idea) -> Proposal:
         wins, losses = _record(brief.past, idea)
+        change = Change(sets=idea.sets)
+        if not self.blind and (spoilt := spoilt_by(brief.diagnosis)):
+            change = Change(
+                sets=idea.sets,
+                weights={"from": "base"},
+                bundle=f"the parent's policy is spoilt ({', '.join(spoilt)}): under whatever recipe, it would have to be unlearned first",
+                ablation=(*idea.sets, "weights"),
+            )
         chance = (1 + wins + idea.match / 4) / (3 + wins + losses + idea.match / 4)
         return Proposal(
             family=idea.family,
             hypothesis=f"{idea.why[0].upper()}{idea.why[1:]}.",
             evidence=idea.cites or (brief.parent.name,),
-            change=Change(sets=idea.sets),
+            change=change,
             prediction=_prediction(brief.diagnosis, idea, min(0.9, chance)),
             success="the gate promotes the branch, and it gains more than the control",
             rollback="the parent's recipe and weights stay; nothing else is touched",
@@ -139,6 +159,16 @@ def _family(sets: Sets) -> Family:
         "toy": Family.DATA if first[-1] == "leak" else Family.REWARD,
     }
     return known.get(first[0], Family.HYPERPARAMETER)
+
+
+def spoilt_by(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Diagnostics that say that training has made the policy worse than it was, or has left nothing to explore with: a change does better
+    from the base weights than from there."""
+    return tuple(f.diagnostic for f in diagnosis.findings if f.diagnostic in _SPOILT and f.level is Level.CRITICAL)
+
+
+def _may(brief: Brief, idea: _Idea) -> bool:
+    return all(any(fnmatchcase(name, pattern) for pattern in brief.allowed) for name in idea.sets)
 
 
 def _tried(brief: Brief, idea: _Idea) -> bool:
