@@ -18,6 +18,7 @@ from coevo.cli import (
     compare,
     config,
     demo,
+    diagnose,
     doctor,
     evaluate,
     evolve,
@@ -74,6 +75,7 @@ app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(skills.app, name="skills")
+app.command("diagnose")(diagnose.diagnose)
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("resume")(resume.resume)

@@ -50,5 +50,5 @@ def _has(frame: Frame, name: str) -> bool:
 
 def _how(name: str) -> str:
     if name.startswith("text."):
-        return ": read the evidence with its texts"
+        return ": it is computed from prompts and responses that hold such a thing"
     return f": {HOW[name]}" if name in HOW else ""

@@ -64,8 +64,14 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "reward-too-coarse",
-        ("dead-groups", "reward-ties"),
-        _all("dead-groups", "reward-ties"),
+        ("dead-groups", "reward-ties", "solved-groups", "hopeless-groups"),
+        lambda f: (
+            f["dead-groups"].level in _BAD
+            and (
+                f["reward-ties"].level in _BAD
+                or not any(f[id].level in _BAD for id in ("solved-groups", "hopeless-groups"))
+            )
+        ),
         "Groups are dead or tied because the reward knows too few levels, not because the tasks are all solved or all hopeless.",
         ("reward", "filter"),
     ),

@@ -31,21 +31,16 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     return Reading(apart, note, int(known.sum()), (), series)
 
 
-def _run(late):
-    """Groups that fail altogether are dropped; `late` is a task's chance of being hopeless at the end."""
+def _run(late: float):
+    """Groups that are hopeless are dropped; `late` is a group's chance of being so at the end."""
+    fresh = rows_of(
+        lambda s: {"reward": coin(s, 0.5), "kept": True, "hopeless": coin(s, ramp(s, 0.0, late))}, groups=8, steps=60
+    )
 
     def rows():
-        found = []
-        for row in rows_of(
-            lambda s: {"reward": coin(s, 0.5), "kept": True, "u": float(s.rng.random()), "h": ramp(s, 0.0, late)},
-            groups=8,
-            steps=60,
-        )():
-            u, h = row.pop("u"), row.pop("h")
-            if row["sample"] == 0:
-                hopeless = u < h
-            found.append({**row, "reward": 0.0, "kept": False} if hopeless else row)
-        return found
+        made = list(fresh())
+        hopeless = {row["group"] for row in made if row["sample"] == 0 and row["hopeless"]}
+        return [{**row, "reward": 0.0, "kept": False} if row["group"] in hopeless else row for row in made]
 
     return rows
 

@@ -39,7 +39,9 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     share = float(ties[~solved].sum()) / pairs
     frequency = np.bincount(codes) / len(codes)
     common = int(frequency.argmax())
-    shape = ", ".join(f"{number(levels[i])}: {frequency[i]:.0%}" for i in np.argsort(-frequency, kind="stable")[:4])
+    shape = ", ".join(
+        f"{number(float(levels[i]))}: {frequency[i]:.0%}" for i in np.argsort(-frequency, kind="stable")[:4]
+    )
     note = f"{share:.0%} of pairs within groups tie below the top; {len(levels)} levels of reward ({shape})"
     groups = groups_of(frame, rewards, known)
     course = course_of(groups.step, groups.dead().astype(float))
@@ -69,14 +71,14 @@ DIAGNOSTIC = Diagnostic(
     formula="share of pairs of one group whose rewards are equal (to nine digits) and under the highest reward of all, last third; critical only with at most 12 levels of reward",
     source="EvoTrainer, arXiv 2606.03108: a middle level that held 57 % of the rollouts made 55 % of groups dead. Levels: ours",
     needs=("reward", "group|task"),
-    levels=Levels(0.65, 0.85),
+    levels=Levels(0.85, 0.95),
     measure=measure,
     means="The reward knows too few levels where the policy stands: failing a little and failing much earn the same.",
     advice="Add levels where most rollouts are: share of tests passed, a tie-breaking part, or a comparison within the group.",
     cases=(
-        Case("one level has all", _levels(0.03, 0.94, 0.03), Level.CRITICAL),
+        Case("one level has all", _levels(0.01, 0.98, 0.01), Level.CRITICAL),
         Case("one level", rows_of(lambda s: {"reward": 0.5}), Level.CRITICAL),
-        Case("a crowded middle", _levels(0.08, 0.84, 0.08), Level.WARN),
+        Case("a crowded middle", _levels(0.03, 0.94, 0.03), Level.WARN),
         Case("a fair coin", _levels(0.5, 0.5), Level.OK),
         Case("solved", _levels(0.05, 0.95), Level.OK),
         Case("continuous", rows_of(lambda s: {"reward": float(s.rng.uniform())}), Level.OK),
