@@ -53,7 +53,7 @@ def test_a_reader_that_dies_is_an_error_of_the_machine(tmp_path: Path, monkeypat
         open_evidence(path, workers=2)
 
 
-values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+values = st.one_of(st.none(), st.booleans(), st.integers(-(10**9), 10**9), st.floats(), st.text(max_size=5))
 rows = st.lists(
     st.dictionaries(
         st.sampled_from(["reward", "task", "step", "mine", "kind", "yours", "response"]), values, max_size=6

@@ -79,7 +79,7 @@ class Builder:
             ours = self.layout.our_name(name)
             if ours in TEXTS:
                 texts[ours] = (
-                    [plain_text(value) for value in values] if not isinstance(values, Words) else _spelled(values)
+                    [plain_text(value) for value in values] if not isinstance(values, Words) else _listed_words(values)
                 )
             elif (
                 ours == name
@@ -118,7 +118,7 @@ class Builder:
     def _put(self, name: str, values: Values) -> None:
         if isinstance(values, np.ndarray):
             if name in _WORDS:
-                values = [None if math.isnan(v) else f"{v:.15g}" for v in values.tolist()]
+                values = [None if math.isnan(v) else spelled(v) for v in values.tolist()]
             else:
                 self._put_numbers(name, np.where(np.isfinite(values), values, np.nan))
                 return
@@ -178,10 +178,12 @@ class Builder:
         known = self.known.setdefault(name, {})
         codes: dict[Any, int] = {}
         for value in dict.fromkeys(values):
-            word = None if value is None else self._spelling(name, value)
-            if word is None and value is not None:
+            if value is None or (isinstance(value, float) and not math.isfinite(value)):
+                codes[value] = -1
+            elif (word := self._spelling(name, value)) is not None:
+                codes[value] = known.setdefault(word, len(known))
+            else:
                 return
-            codes[value] = -1 if word is None else known.setdefault(word, len(known))
         column = np.fromiter(map(codes.__getitem__, values), dtype=np.int64, count=len(values))
         self.words.setdefault(name, []).append((self.rows, column))
 
@@ -199,7 +201,7 @@ class Builder:
 
     def _spelling(self, name: str, value: Any) -> str | None:
         """A value as a word; None, and the column is left out, where it is text."""
-        word = value if isinstance(value, str) else f"{value:.15g}" if isinstance(value, float) else str(value)
+        word = value if isinstance(value, str) else spelled(value)
         if len(word) <= MOST_LETTERS:
             return word
         if name in _WORDS:
@@ -236,6 +238,13 @@ class Builder:
         )
 
 
+def spelled(value: Any) -> str:
+    """A number (or whatever else stands where a word should) as a word: equal numbers alike, be they truth values, integers or floats."""
+    if isinstance(value, float | np.floating):
+        return f"{value + 0.0:.15g}"
+    return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
+
+
 def number(value: Any) -> float:
     """A value of a number column; NaN for what is none, or not finite."""
     if isinstance(value, bool | int | float | np.number | np.bool_):
@@ -266,14 +275,14 @@ def _numeric_kinds(kinds: set[type]) -> bool:
     return all(kind is type(None) or issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
 
 
-def _spelled(words: Words) -> list[str | None]:
+def _listed_words(words: Words) -> list[str | None]:
     return [None if code < 0 else words.values[code] for code in words.codes]
 
 
 def _listed(values: Values | range) -> Sequence[Any]:
     """Values as they are hashed to pick groups: the same for the same, whatever the source."""
     if isinstance(values, Words):
-        return _spelled(values)
+        return _listed_words(values)
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     return [float(v) if isinstance(v, int) and abs(v) < 1 << 53 else v for v in listed]
 
@@ -310,7 +319,7 @@ def joined(pieces: Sequence[Piece]) -> tuple[Numbers, dict[str, Words], list[str
 
 def _as_words(column: np.ndarray) -> Words:
     known: dict[str, int] = {}
-    codes = [-1 if math.isnan(v) else known.setdefault(f"{v:.15g}", len(known)) for v in column.tolist()]
+    codes = [-1 if math.isnan(v) else known.setdefault(spelled(v), len(known)) for v in column.tolist()]
     return Words(np.array(codes, dtype=np.int64), tuple(known))
 
 
