@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from coevo.diagnostics.types import Diagnosis
+from coevo.errors import UsageError
 from coevo.gate.types import Judgement, Verdict
 from coevo.lab.desk import Desk, Fact
-from coevo.lab.judging import _measured
+from coevo.lab.judging import measured_rows
 from coevo.lab.measuring import samples_of
 from coevo.lab.proposals import score
 from coevo.lab.rounds import PATIENCE, EndRound, Escalate, Report
-from coevo.lab.types import Branch
+from coevo.lab.types import Branch, Proposal
 from coevo.skills.types import Outcome
+from coevo.skills.writing import Discovery, skill_texts, slug
 from coevo.streams import stream_seed
 
 LADDER = (
@@ -95,7 +99,56 @@ def _control_gain(desk: Desk, branch: Branch) -> float | None:
 
 
 def _written(desk: Desk) -> tuple[str, list[str]]:
-    return desk.ledger.harness, []
+    """A skill for a promoted child that no skill proposed: the commit that holds it, and its name. Nothing where nothing was out of order
+    before: a skill must have something to fire on."""
+    ledger = desk.ledger
+    assert ledger.round is not None
+    before = ledger.branches[ledger.round.parent].diagnosis
+    promoted = ledger.branches[ledger.parent]
+    proposal, judgement = promoted.proposal, promoted.judgement
+    fresh = promoted.round == ledger.round.number and proposal is not None and not proposal.skill
+    if not fresh or before is None or judgement is None or proposal is None or not proposal.change.sets:
+        return ledger.harness, []
+    discovery = Discovery(
+        name=f"{proposal.family} {next(iter(proposal.change.sets))}",
+        hypothesis=proposal.hypothesis,
+        before=before,
+        sets=proposal.change.sets,
+        cites=proposal.evidence,
+        metric=proposal.prediction.metric,
+        direction=proposal.prediction.direction,
+        size=proposal.prediction.size,
+        difference=judgement.difference,
+        control=_control_gain(desk, promoted),
+        context=desk.config.context(),
+        lab=desk.config.name,
+        round=ledger.round.number,
+        others=tuple(_elsewhere(desk, proposal)),
+    )
+    name = slug(discovery.name)
+    taken = set(desk.harness.texts(ledger.harness, "skills"))
+    while f"skills/{name}/SKILL.md" in taken:
+        name = f"{slug(discovery.name)[:52]}-{promoted.name}"
+    try:
+        texts = skill_texts(discovery, name)
+    except UsageError as e:
+        desk.notify(f"no skill of {promoted.name}: {e}")
+        return ledger.harness, []
+    files = {f"skills/{name}/{path}": text for path, text in texts.items()}
+    commit = desk.harness.commit(ledger.harness, files, f"Skill {name}, from {promoted.name}")
+    desk.harness.advance(commit)
+    desk.notify(f"skill {name}: written from {promoted.name}, a candidate until its cases hold")
+    return commit, [name]
+
+
+def _elsewhere(desk: Desk, proposal: Proposal) -> Iterator[Diagnosis]:
+    """Diagnoses of parents on which the same settings were changed and not promoted."""
+    for branch in desk.ledger.branches.values():
+        same = branch.proposal is not None and set(branch.proposal.change.sets) == set(proposal.change.sets)
+        if same and branch.parent and branch.judgement and branch.judgement.verdict is not Verdict.PROMOTED:
+            found = desk.ledger.branches[branch.parent].diagnosis
+            if found is not None:
+                yield found
 
 
 # After failures
@@ -136,7 +189,7 @@ def report(desk: Desk, action: Report) -> None:
         seed = stream_seed(config.seed, "report") % 2**62
         arms = {}
         for name in (action.start, action.final):
-            measured = _measured(desk, desk.branches.path(name), "report", tasks, samples, seed)
+            measured = measured_rows(desk, desk.branches.path(name), "report", tasks, samples, seed)
             rows += [{**row, "branch": name} for row in measured]
             arms[name] = {task: list(values) for task, values in samples_of(measured, tasks).items()}
         found["samples"] = arms

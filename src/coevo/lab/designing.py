@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coevo.backtest.candidates import Screening, screen
 from coevo.backtest.types import Past, known_of
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError, UsageError
+from coevo.lab.branches import BASE
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.interventions import allowed, apply, resolved
 from coevo.lab.proposals import (
@@ -46,11 +48,11 @@ def brief_of(desk: Desk, *, wanted: int, returned: Sequence[str] = (), gap: bool
         wanted=wanted,
         escalation=ledger.escalation,
         returned=tuple(returned),
-        terms=tuple(_terms(desk)) if gap else (),
+        terms=tuple(one.to_dict() for one in _screened(desk).best) if gap else (),
     )
 
 
-def _excerpts(desk: Desk, parent: Branch, diagnosis: Diagnosis) -> list[Mapping[str, Any]]:
+def _excerpts(desk: Desk, parent: Branch, diagnosis: Diagnosis) -> Sequence[Mapping[str, Any]]:
     """Rollouts behind the worst findings."""
     worst = [*diagnosis.at(Level.CRITICAL), *diagnosis.at(Level.WARN)]
     rows = list(dict.fromkeys(row for finding in worst for row in finding.reading.rows[:2]))[:EXCERPTS]
@@ -100,13 +102,9 @@ def past_branches(desk: Desk) -> list[Past]:
     return found
 
 
-def _terms(desk: Desk) -> list[dict[str, Any]]:
+def _screened(desk: Desk) -> Screening:
     """Terms of the grammar that separate past branches, best first."""
-    try:
-        from coevo.backtest.candidates import screen
-    except ImportError:
-        return []
-    return [dict(row) for row in screen(past_branches(desk), seed=desk.config.seed)]
+    return screen(past_branches(desk), seed=desk.config.seed)
 
 
 def propose_diagnostic(desk: Desk, why: str) -> None:
@@ -144,8 +142,15 @@ def admit_diagnostic(desk: Desk) -> None:
     except UsageError as e:
         desk.commit(Fact("admitted", {**payload, "reason": str(e), "levels": None, "table": None}))
         return
+    screened = _screened(desk)
+    picked = made.formula in {str(one.term) for one in screened.best}
     admission = admit(
-        made, past_branches(desk), desk.diagnostics(), seed=desk.config.seed, tried=len(ledger.admissions) + 1
+        made,
+        past_branches(desk),
+        desk.diagnostics(),
+        seed=desk.config.seed,
+        tried=len(ledger.admissions) + 1,
+        family=screened.family if picked else (),
     )
     payload |= {"admitted": admission.admitted, "reason": admission.reason, "levels": admission.levels._asdict()}
     if admission.admitted:
@@ -222,7 +227,7 @@ def require_sources(desk: Desk, proposal: Proposal) -> None:
     """Raise `UsageError` where a change of weights names a branch that is not there, or whose training did not end well."""
     weights = proposal.change.weights
     names = [weights[name] for name in ("a", "b") if name in weights]
-    if "from" in weights:
+    if "from" in weights and weights["from"] != BASE:
         names.append(weights["from"].partition("@")[0])
     for name in names:
         branch = desk.ledger.branches.get(name)
@@ -248,11 +253,34 @@ def backtest(desk: Desk, action: Backtest) -> None:
     assert desk.ledger.round is not None
     proposal = desk.ledger.round.accepted[action.index]
     try:
-        result = _backtested(desk, proposal)
+        result = backtested(desk, proposal)
     except CoevoError as e:
-        result = {"about": "", "why": str(e)}
+        result = {"kind": "", "prediction": None, "why": str(e)}
+    if result["prediction"] is not None:
+        desk.notify(f"backtest of {told(proposal)}: {result['prediction']:+.3f} ({result['kind']})")
     desk.commit(Fact("backtested", {"round": desk.ledger.round.number, "index": action.index, "result": result}))
 
 
-def _backtested(desk: Desk, proposal: Proposal) -> dict[str, Any]:
-    return {"about": "", "why": "nothing recorded can tell of such a change"}
+def backtested(desk: Desk, proposal: Proposal) -> dict[str, Any]:
+    """A reward, an advantage, a filter or a limit, replayed on what the parent's training recorded."""
+    from coevo.backtest.filter import backtest_filter
+    from coevo.backtest.limit import backtest_limit
+    from coevo.backtest.rescoring import Trained
+    from coevo.backtest.reward import backtest_reward
+    from coevo.diagnostics.diagnose import training_split
+
+    ledger, config = desk.ledger, desk.config
+    old = desk.harness.recipe(ledger.harness)
+    before = resolved(old, config)
+    after = resolved(apply(proposal.change, old, config, desk.harness.files(ledger.harness)).recipe, config)
+    frame = desk.frame(ledger.parent)
+    if split := training_split(frame):
+        frame = frame.split(split)
+    if (before.reward, before.advantage) != (after.reward, after.advantage):
+        trained = Trained.of(before)
+        return backtest_reward(frame, after.reward, after.advantage, after.filter, trained=trained).to_dict()
+    if before.filter != after.filter:
+        return backtest_filter(frame, after.filter).to_dict()
+    if after.episode.max_tokens < before.episode.max_tokens:
+        return backtest_limit(frame, max_tokens=after.episode.max_tokens).to_dict()
+    return {"kind": "", "prediction": None, "why": "what was recorded cannot tell of such a change"}

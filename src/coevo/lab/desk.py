@@ -92,7 +92,7 @@ class Desk:
     @cached_property
     def scripts(self) -> Any:
         """Runs skills' scripts."""
-        from coevo.skills.scripts import Scripts
+        from coevo.skills.running import Scripts
 
         return self.stack.enter_context(Scripts())
 

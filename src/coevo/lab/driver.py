@@ -73,7 +73,7 @@ def new_lab(config: LabConfig, path: str | Path, *, notify: Notify = lambda line
     path = Path(path)
     require_git()
     config = absolute_config(config)
-    recipe = lean(resolved(config.recipe.model_dump(mode="json"), config).model_dump(mode="json"))
+    recipe = lean(resolved(config.recipe.model_dump(mode="json"), config))
     with open_measurer(config, notify=notify) as measurer:
         judge = measurer.judge()
         require_sizes(config, measurer)
@@ -260,7 +260,7 @@ def _sitting(run: Run, stack: ExitStack, agent: Agent | None, gate: Gate | None,
 def _require_begun(desk: Desk) -> None:
     """A kill may have come between the run and its first event; and a judge that has changed since is another lab."""
     if not desk.ledger.harness:
-        recipe = lean(resolved(desk.config.recipe.model_dump(mode="json"), desk.config).model_dump(mode="json"))
+        recipe = lean(resolved(desk.config.recipe.model_dump(mode="json"), desk.config))
         commit = desk.harness.begin(recipe)
         found = {"version": VERSION, "commit": commit, "sealed": sealed(desk.config, desk.measurer.judge())}
         desk.commit(Fact("lab", found))

@@ -13,6 +13,7 @@ Commits are deterministic: author, dates and messages follow from what is commit
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -27,6 +28,16 @@ from coevo.errors import ConfigError, StoreError, UsageError
 
 RECIPE = "recipe.yaml"
 FOLDER, WORKTREES = "harness", "worktrees"
+
+README = """# A training harness
+
+recipe.yaml      how a policy is trained; seed, steps and tasks are the lab's
+rewards/         reward functions, named in reward.parts as rewards/FILE.py:FUNCTION
+diagnostics/     diagnostics that were admitted by a replay on past branches, each with its table
+skills/          skills written from interventions that were promoted
+
+Every commit is one change. The judge, the gate, the splits and the budget are not here: they are sealed in the lab's run.
+"""
 
 MAX_FILE = 200_000
 """Characters of one harness file."""
@@ -53,6 +64,9 @@ class Harness:
     def __init__(self, lab: Path) -> None:
         self.lab = lab
         self.path = lab / FOLDER
+        self._recipes: dict[str, str] = {}
+        self._files: dict[str, dict[str, str]] = {}
+        """By commit, which never changes."""
 
     def begin(self, recipe: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
         """Make the repository with its first commit, or find it made; the commit's id."""
@@ -62,7 +76,7 @@ class Harness:
         shutil.rmtree(self.path, ignore_errors=True)  # Left half made by a kill.
         self.path.mkdir(parents=True)
         self._git("init", "-q", "-b", "main")
-        _write_files(self.path, {RECIPE: recipe_text(recipe), **(files or {})})
+        _write_files(self.path, {"README.md": README, RECIPE: recipe_text(recipe), **(files or {})})
         return self._commit_all(self.path, "The first harness")
 
     def commit(self, parent: str, files: Mapping[str, str | None], message: str) -> str:
@@ -89,15 +103,22 @@ class Harness:
 
     def recipe(self, commit: str) -> dict[str, Any]:
         """The recipe at a commit, as plain data."""
+        if commit not in self._recipes:
+            self._recipes[commit] = self._read_recipe(commit)
+        return json.loads(self._recipes[commit])
+
+    def _read_recipe(self, commit: str) -> str:
         data = plain_yaml(self.read(commit, RECIPE), where=f"{RECIPE} of harness commit {commit[:12]}")
         if not isinstance(data, dict):
             raise ConfigError(f"{RECIPE} of harness commit {commit[:12]} must hold names and values")
-        return data
+        return json.dumps(data)
 
     def files(self, commit: str) -> dict[str, str]:
         """Path -> SHA-256 of the text of every file at a commit but the recipe."""
-        names = [name for name in self._git("ls-tree", "-r", "-z", "--name-only", commit).split("\0") if name]
-        return {name: _sha(self.read(commit, name)) for name in names if name != RECIPE}
+        if commit not in self._files:
+            names = [name for name in self._git("ls-tree", "-r", "-z", "--name-only", commit).split("\0") if name]
+            self._files[commit] = {name: _sha(self.read(commit, name)) for name in names if name != RECIPE}
+        return dict(self._files[commit])
 
     def texts(self, commit: str, folder: str) -> dict[str, str]:
         """Path -> text of the files of a folder at a commit."""

@@ -133,13 +133,13 @@ def apply(
     data = _copy(before.model_dump(mode="json"))
     for name, value in change.sets.items():
         _set(data, name, value)
-    after = resolved(lean(data), config)
+    after = resolved(data, config)
     _require_bounds(after, config)
     leaves = _things(before, after)
     known = files or {}
     written = {name: text for name, text in change.files.items() if _differs(name, text, known)}
     _require_one(change, leaves, written)
-    new = lean(after.model_dump(mode="json"))
+    new = lean(after)
     texts: dict[str, str | None] = dict(written)
     if leaves:
         texts[RECIPE] = recipe_text(new)
@@ -157,9 +157,14 @@ def resolved(recipe: Mapping[str, Any], config: LabConfig) -> Recipe:
     return parse(Recipe, data, where="harness recipe")
 
 
-def lean(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A dumped recipe without what is the lab's."""
-    return {name: value for name, value in _copy(recipe).items() if name not in ("seed", "steps")}
+def lean(recipe: Recipe) -> dict[str, Any]:
+    """What the harness holds of a recipe, as plain data: what is not the default, without what is the lab's."""
+    data = recipe.model_dump(mode="json", exclude_defaults=True, exclude={"seed", "steps"})
+    if states := data.get("states"):
+        states.pop("tasks", None)
+        if not states:
+            del data["states"]
+    return data
 
 
 def sealed(config: LabConfig, judge: Mapping[str, str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def calibrate_gate(desk: Desk, action: Calibrate) -> None:
     arms, rows = [], []
     for twin in (1, 2):
         seed = stream_seed(config.seed, "calibrate", action.branch, desk.ledger.rounds, twin) % 2**62
-        found = _measured(desk, run, "gate", tasks, samples, seed)
+        found = measured_rows(desk, run, "gate", tasks, samples, seed)
         rows += [{**row, "split": "calibration", "look": twin} for row in found]
         arms.append(samples_of(found, tasks))
     found = calibrate(config.gate, (arms[0], arms[1]), trials=config.calibration, seed=config.seed)
@@ -142,7 +142,7 @@ def _trained_by(desk: Desk, name: str) -> dict[str, Any]:
 def _look(desk: Desk, action: Judge, ask: Ask) -> None:
     rows, frames, values = [], [], []
     for arm in (action.against, action.branch):
-        found = _measured(desk, desk.branches.path(arm), ask.split, ask.tasks, ask.samples, ask.seed)
+        found = measured_rows(desk, desk.branches.path(arm), ask.split, ask.tasks, ask.samples, ask.seed)
         rows += [{**row, "branch": arm, "look_of": action.branch, "look": ask.number} for row in found]
         frames.append(frame_of(found))
         values.append(samples_of(found, ask.tasks))
@@ -158,7 +158,7 @@ def _look(desk: Desk, action: Judge, ask: Ask) -> None:
     desk.commit(Fact("looked", payload), rows=rows)
 
 
-def _measured(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
+def measured_rows(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
     """Fresh rollouts, paid from the lab's budget."""
     ticket = desk.run.ledger.reserve("measure", evaluations=len(tasks) * samples, tokens=0)
     rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
 
 from coevo.errors import BudgetSpent
-from coevo.evidence.types import Frame
 from coevo.lab.branches import FOLDER, Trained
 from coevo.lab.designing import told
 from coevo.lab.desk import Desk, Fact
@@ -14,6 +16,8 @@ from coevo.lab.ledger import START
 from coevo.lab.proposals import proposal_dict
 from coevo.lab.rounds import Launch, Prune, Train
 from coevo.lab.types import Change, Family, Prediction, Proposal
+from coevo.runs import Run
+from coevo.training.history import curve
 
 LATEST = 0.25
 """Share of a branch's steps, newest first, whose truth says how promising it is."""
@@ -107,30 +111,44 @@ def _keep(desk: Desk, name: str, one: Trained, cost: dict[str, float]) -> None:
         "timing": {"minutes": one.minutes - desk.ledger.minutes.get(name, 0.0)},
         "round": round_,
     }
-    truth = promise(desk.frame(name))
-    said = "" if truth is None else f", truth {truth:.3f} in training"
+    truth = promise(desk.branches.path(name))
+    said = "" if truth is None else f", truth {truth.mean:.3f} in training"
     desk.notify(f"{name}: step {one.step} of {desk.ledger.wanted[name]}{said}")
     desk.commit(Fact("trained", payload))
 
 
 def prune(desk: Desk, action: Prune) -> None:
-    """Stop the less promising part of a round's branches: successive halving (Jamieson and Talwalkar 2016) on truth in training. Ties and
-    branches of which nothing is known go on."""
-    known = {name: promise(desk.frame(name)) for name in action.branches}
-    ranked = sorted((n for n in known if known[n] is not None), key=lambda n: -(known[n] or 0.0))
+    """Stop the less promising part of a round's branches: successive halving (Jamieson and Talwalkar 2016) on truth in training.
+
+    A branch is stopped only where it is behind the last one that goes on by more than twice the standard error of their difference: a change that
+    mends something may begin low. Branches of which nothing is known go on.
+    """
+    known = {name: promise(desk.branches.path(name)) for name in action.branches}
+    ranked = sorted(((n, one) for n, one in known.items() if one is not None), key=lambda pair: -pair[1].mean)
     room = max(0, action.keep - (len(known) - len(ranked)))
-    stopped = [n for n in ranked[room:] if room and known[n] != known[ranked[room - 1]]]
-    for name in stopped:
-        desk.notify(f"{name}: stopped at step {desk.ledger.steps[name]}; others are more promising")
-    desk.commit(Fact("pruned", {"rung": action.rung, "branches": stopped, "promise": known}))
+    stopped = []
+    for name, one in ranked[room:] if room else ():
+        last = ranked[room - 1][1]
+        if last.mean - one.mean > 2 * math.hypot(last.error, one.error):
+            stopped.append(name)
+            desk.notify(f"{name}: stopped at step {desk.ledger.steps[name]}; others are clearly more promising")
+    told = {name: None if one is None else list(one) for name, one in known.items()}
+    desk.commit(Fact("pruned", {"rung": action.rung, "branches": stopped, "promise": told}))
 
 
-def promise(frame: Frame) -> float | None:
-    """Mean truth over a branch's last quarter of steps; None where it was not recorded."""
-    truth, step = frame.numbers("truth"), frame.numbers("step")
-    known = np.isfinite(truth) & np.isfinite(step)
-    if not known.any():
+class Promise(NamedTuple):
+    """Truth in the newest steps of a training run."""
+
+    mean: float
+    error: float
+    """Standard error, from the spread between steps."""
+
+
+def promise(path: Path) -> Promise | None:
+    """Over the last quarter of the steps that a training run has made (three at least); None where truth was not recorded."""
+    with Run.open(path, write=False) as run:
+        truths = [row["truth"] for row in curve(run) if row.get("truth") is not None]
+    late = truths[-max(3, round(LATEST * len(truths))) :]
+    if not late:
         return None
-    first, last = step[known].min(), step[known].max()
-    late = known & (step >= last - LATEST * (last - first))
-    return float(truth[late].mean())
+    return Promise(fmean(late), stdev(late) / math.sqrt(len(late)) if len(late) > 1 else math.inf)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.gate.types import Verdict
@@ -30,21 +30,24 @@ PATIENCE = 3
 """Failed rounds in a row after which the lab escalates; then once after every further one."""
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True)
+class Launch:
     """Make a branch: its harness commit, its training run. `index`: of the round's accepted proposals; None: the control, or the start."""
 
     name: str
     index: int | None
 
 
-class Train(NamedTuple):
+@dataclass(frozen=True)
+class Train:
     """Bring these branches to `step` (counted from their launch)."""
 
     branches: tuple[str, ...]
     step: int
 
 
-class Prune(NamedTuple):
+@dataclass(frozen=True)
+class Prune:
     """Look at the branches of the round after a rung, and stop the hopeless ones."""
 
     rung: int
@@ -53,32 +56,39 @@ class Prune(NamedTuple):
     """Of `branches`, which are without the control."""
 
 
-class Diagnose(NamedTuple):
+@dataclass(frozen=True)
+class Diagnose:
     branch: str
 
 
-class Calibrate(NamedTuple):
+@dataclass(frozen=True)
+class Calibrate:
     branch: str
 
 
-class OpenRound(NamedTuple):
+@dataclass(frozen=True)
+class OpenRound:
     number: int
     parent: str
 
 
-class OpenGap(NamedTuple):
+@dataclass(frozen=True)
+class OpenGap:
     why: str
 
 
-class ProposeDiagnostic(NamedTuple):
+@dataclass(frozen=True)
+class ProposeDiagnostic:
     why: str
 
 
-class AdmitDiagnostic(NamedTuple):
+@dataclass(frozen=True)
+class AdmitDiagnostic:
     """Replay the suggested diagnostic on past branches."""
 
 
-class Propose(NamedTuple):
+@dataclass(frozen=True)
+class Propose:
     """One turn of the agent."""
 
     turn: int
@@ -86,46 +96,55 @@ class Propose(NamedTuple):
     returned: tuple[str, ...]
 
 
-class Backtest(NamedTuple):
+@dataclass(frozen=True)
+class Backtest:
     index: int
 
 
-class AskApproval(NamedTuple):
+@dataclass(frozen=True)
+class AskApproval:
     stage: ApproveAt
 
 
-class Wait(NamedTuple):
+@dataclass(frozen=True)
+class Wait:
     """Nothing, until a person has answered."""
 
     stage: str
 
 
-class Judge(NamedTuple):
+@dataclass(frozen=True)
+class Judge:
     """One step of the gate for a branch: a look, or its verdict."""
 
     branch: str
     against: str
 
 
-class EndRound(NamedTuple):
+@dataclass(frozen=True)
+class EndRound:
     promoted: str
     """Branch, or nothing."""
 
 
-class RecordSkills(NamedTuple):
+@dataclass(frozen=True)
+class RecordSkills:
     number: int
 
 
-class Escalate(NamedTuple):
+@dataclass(frozen=True)
+class Escalate:
     failures: int
 
 
-class Report(NamedTuple):
+@dataclass(frozen=True)
+class Report:
     final: str
     start: str
 
 
-class Finish(NamedTuple):
+@dataclass(frozen=True)
+class Finish:
     why: str
 
 
