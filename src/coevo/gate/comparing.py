@@ -118,9 +118,11 @@ def compare(
     counts, shares = zip(*(_counts(arm.frame, tasks, metric) for arm in arms), strict=True)
     barred = _barred(config, found.tasks, counts, shares)
     verdict, _, why = walk(config, plan, paths, goal=worth, seed=seed)
+    assert verdict is not None  # One look is the last.
+    if verdict is Verdict.PROMOTED:
+        why = f"a difference of {found.difference:+.4f} is no luck at level {alpha:g}"
     if barred:
         verdict, why = Verdict.UNMEASURED, barred
-    assert verdict is not None  # One look is the last.
     both = np.isfinite(differences)
     known = differences[both]
     return Paired(

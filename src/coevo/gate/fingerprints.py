@@ -16,6 +16,8 @@ LEAST = 6
 """Words of an answer under which it is too common to say anything ("42")."""
 MOST = 512
 """Fingerprints kept of one answer: those with the smallest hashes, so that any text that holds it all is found."""
+SHARED = 2
+"""Tasks whose answers hold the same words: of more, these words are the way such answers begin, and no one's."""
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -37,6 +39,8 @@ class Finder:
         for task, marks in answers.items():
             for mark in marks:
                 self._tasks.setdefault(mark, set()).add(task)
+        for mark in [mark for mark, tasks in self._tasks.items() if len(tasks) > SHARED]:
+            del self._tasks[mark]
         self._runs = sorted({int(mark.split(":", 1)[0]) for mark in self._tasks if mark[:1].isdigit()})
 
     def in_text(self, text: str) -> set[str]:
