@@ -23,6 +23,7 @@ from coevo.cli import (
     evaluate,
     evolve,
     export,
+    lab,
     mini,
     replay,
     resume,
@@ -71,6 +72,7 @@ app.command("bench")(bench.bench)
 app.command("compare")(compare.compare)
 app.command("backtest")(backtest.backtest)
 app.command("serve")(serve.serve)
+app.add_typer(lab.app, name="lab")
 app.add_typer(reward.app, name="reward")
 app.add_typer(mini.app, name="mini")
 app.add_typer(tasks.app, name="tasks")

@@ -37,6 +37,11 @@ def resume(
 
         bench_on(run, json=json)
         return
+    if kind == "lab":
+        from coevo.cli.lab import go_on
+
+        go_on(run, budget=limits, json=json)
+        return
     with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
         if not json:
             done = session.run.counts()["programs"]

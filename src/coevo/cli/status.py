@@ -29,6 +29,12 @@ def status(
             facts["training"] = _training(opened)
             if facts["state"] == State.FINISHED:
                 facts["resume"] = None
+        elif opened.kind == "lab":
+            from coevo.cli.lab import status_of as lab_status
+
+            facts["lab"] = lab_status(path)
+            if facts["state"] == State.FINISHED:
+                facts["resume"] = None
     if json:
         output.print_json(facts)
         return
@@ -45,6 +51,7 @@ def status(
             "last_activity": f"{ago:.0f} s ago",
             **facts.get("search", {}),
             **facts.get("training", {}),
+            **{name: value for name, value in facts.get("lab", {}).items() if name not in ("branches", "lab")},
             "resume": facts["resume"],
         }
     )

@@ -23,7 +23,7 @@ import numpy as np
 from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, UsageError
 from coevo.evolution.interrupts import FILE as STOP
 from coevo.lab.harness import Harness
-from coevo.lab.interventions import resolved
+from coevo.lab.interventions import BASE, resolved
 from coevo.lab.ledger import START, Ledger
 from coevo.lab.settings import LabConfig
 from coevo.lab.types import Branch
@@ -39,9 +39,6 @@ from coevo.training.settings import Recipe
 FOLDER = "branches"
 WEIGHTS = "artifacts/start.json"
 """Of a toy branch: what it begins with."""
-
-BASE = "base"
-"""change.weights.from: begin with the weights that the first branch began with."""
 
 PAID = ("evaluations", "tokens", "usd")
 """Dimensions of a branch's cost; time is kept apart, since it is measured."""

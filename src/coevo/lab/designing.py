@@ -12,7 +12,7 @@ from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError, UsageError
 from coevo.lab.branches import BASE
 from coevo.lab.desk import Desk, Fact
-from coevo.lab.interventions import allowed, apply, resolved
+from coevo.lab.interventions import BASE, allowed, apply, resolved
 from coevo.lab.proposals import (
     AgentReply,
     diagnostic_proposal_dict,

@@ -15,6 +15,7 @@ from pathlib import Path
 from coevo.config import parse
 from coevo.errors import BudgetSpent, ConfigError, StoreError, UsageError
 from coevo.evolution.interrupts import Interrupts
+from coevo.gate.types import Calibration
 from coevo.lab import closing, designing, judging, launching, rounds
 from coevo.lab.branches import Branches
 from coevo.lab.desk import Desk, Fact, Gate
@@ -170,6 +171,20 @@ def run_lab(
                 run.mark(State.STOPPED, by=str(e))
                 return Outcome(Ended.INTERRUPTED, str(e), desk.ledger, path)
             done += 1
+
+
+def calibrate_lab(path: str | Path, *, notify: Notify = lambda line: None) -> Calibration:
+    """Bring a lab as far as its first calibration, and no further. Raises `UsageError` where its settings have none."""
+    while True:
+        config, ledger = read_lab(path)
+        if ledger.calibration is not None:
+            return ledger.calibration
+        action = next_action(ledger, config)
+        if not config.calibration or isinstance(action, rounds.OpenRound | rounds.Report | rounds.Finish):
+            raise UsageError(f"lab {path} makes no calibration (calibration = {config.calibration})")
+        outcome = run_lab(path, actions=1, notify=notify)
+        if outcome.ended is Ended.INTERRUPTED:
+            raise UsageError(f"interrupted: {outcome.message}; the same command goes on")
 
 
 def approve(path: str | Path, *, yes: bool = True) -> str:

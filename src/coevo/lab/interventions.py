@@ -82,6 +82,9 @@ FAMILY: tuple[tuple[str, Family], ...] = (
 )
 """Pattern -> family of a change; the rest are hyperparameters."""
 
+BASE = "base"
+"""change.weights.from: begin with the weights that the first branch began with."""
+
 _WHOLE = ("reward.parts", "states.mix")
 """Mappings that count as one thing: swapping one part for another is one idea."""
 
@@ -197,7 +200,7 @@ def _require_allowed(change: Change, config: LabConfig) -> None:
 
 def _require_weights(weights: Mapping[str, str]) -> None:
     names = set(weights)
-    if names == {"from"} and "@" in weights["from"]:
+    if names == {"from"} and (weights["from"] == BASE or "@" in weights["from"]):
         return
     if names in ({"a", "b"}, {"a", "b", "share"}):
         try:
@@ -207,7 +210,7 @@ def _require_weights(weights: Mapping[str, str]) -> None:
         if 0 < share < 1 and weights["a"] != weights["b"]:
             return
     raise UsageError(
-        f"change.weights = {dict(weights)!r}: give {{'from': 'b1@20'}}, or {{'a': 'b1', 'b': 'b2', 'share': '0.5'}} with two branches "
+        f"change.weights = {dict(weights)!r}: give {{'from': 'b1@20'}}, {{'from': {BASE!r}}}, or {{'a': 'b1', 'b': 'b2', 'share': '0.5'}} with two branches "
         "and a share between 0 and 1"
     )
 

@@ -37,7 +37,7 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
         "agent": "placebo" if config.placebo else config.agent.kind,
         "frozen_harness": config.frozen_harness,
         "calibration": None if calibration is None else calibration.to_dict(),
-        "rounds": [row for number in range(1, ledger.rounds + 1) for row in _rows(ledger, number)],
+        "rounds": [row for number in range(1, ledger.rounds + 1) for row in rows_of(ledger, number)],
         "final": _final(last, config),
         "predictions": calibration_of(ledger.predictions),
         "diagnostics": [
@@ -57,7 +57,8 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
     }
 
 
-def _rows(ledger: Ledger, number: int) -> list[dict[str, Any]]:
+def rows_of(ledger: Ledger, number: int) -> list[dict[str, Any]]:
+    """The branches of a round (0: the start), in order."""
     found = []
     for branch in ledger.branches.values():
         if branch.round != number:

@@ -1,0 +1,184 @@
+"""`coevo lab`: an autonomous trainer that co-evolves a policy and the harness that trains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coevo.cli import output
+
+if TYPE_CHECKING:
+    from coevo.lab.driver import Outcome
+    from coevo.lab.settings import LabConfig
+    from coevo.runs import Budget
+
+app = typer.Typer(
+    help="Propose one change at a time to how a policy is trained, train it, judge it by a calibrated gate, keep what holds.",
+    no_args_is_help=True,
+)
+
+Lab = Annotated[Path, typer.Argument(help="The lab's folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+Config = Annotated[Path | None, typer.Option(help="A YAML file with the lab's settings (coevo config lab).")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="NAME=VALUE, as in recipe.trainer=toy or budget.rounds=6.")
+]
+
+
+@app.command()
+def new(lab: Lab, config: Config = None, sets: Sets = None, json: Json = False) -> None:
+    """Make a lab: its folder, its harness repository, its seals. Trains nothing; says what the budget buys."""
+    from coevo.lab.driver import new_lab
+    from coevo.lab.preflight import preflight
+
+    found = settings(config, sets or [])
+    new_lab(found, lab, notify=_quiet if json else _say)
+    plan = preflight(found)
+    if json:
+        output.print_json({"lab": lab, **plan.to_dict()})
+        return
+    for line in plan.lines():
+        print(line)
+    output.print_facts({"lab": lab, "harness": lab / "harness", "next": f"coevo lab run {lab}"})
+
+
+@app.command()
+def run(lab: Lab, config: Config = None, sets: Sets = None, json: Json = False) -> None:
+    """Run a lab to its report; a new one, where there is none at this place yet."""
+    from coevo.lab.driver import new_lab, run_lab
+
+    notify = _quiet if json else _say
+    if not (lab / "run.db").exists():
+        new_lab(settings(config, sets or []), lab, notify=notify)
+    elif config is not None or sets:
+        from coevo.errors import UsageError
+
+        raise UsageError(
+            f"{lab} is a lab already, and keeps the settings it began with; run it without --config and --set"
+        )
+    finish(run_lab(lab, notify=notify), json=json)
+
+
+@app.command()
+def resume(lab: Lab, json: Json = False) -> None:
+    """Go on with a lab where it stopped or was killed."""
+    go_on(lab, json=json)
+
+
+@app.command()
+def status(lab: Lab, json: Json = False) -> None:
+    """Where a lab stands: rounds, branches, verdicts, what comes next. Safe while it runs."""
+    facts = status_of(lab)
+    if json:
+        output.print_json(facts)
+        return
+    output.print_table(
+        ("round", "branch", "change", "state", "difference"),
+        [
+            (r["round"], r["branch"], r["change"], r["verdict"] or r["state"], r["difference"])
+            for r in facts["branches"]
+        ],
+    )
+    output.print_facts({name: value for name, value in facts.items() if name != "branches"})
+
+
+@app.command()
+def approve(
+    lab: Lab,
+    reject: Annotated[bool, typer.Option("--reject", help="Say no: the round promotes nothing.")] = False,
+    json: Json = False,
+) -> None:
+    """Answer what a lab waits for (its setting `approve`)."""
+    from coevo.lab.driver import approve as answer
+
+    stage = answer(lab, yes=not reject)
+    facts = {"stage": stage, "answer": "rejected" if reject else "approved", "next": f"coevo lab resume {lab}"}
+    output.print_json(facts) if json else output.print_facts(facts)
+
+
+@app.command()
+def calibrate(lab: Lab, json: Json = False) -> None:
+    """Train the first recipe and hold it against itself: how often the gate promotes nothing, and what gain it can see. Goes no further."""
+    from coevo.lab.driver import calibrate_lab
+
+    found = calibrate_lab(lab, notify=_quiet if json else _say)
+    if json:
+        output.print_json(found.to_dict())
+        return
+    output.print_facts(
+        {
+            "trials": found.trials,
+            "false_promotions": found.false_promotions,
+            "interval": f"{found.low:.4f} to {found.high:.4f}",
+            "noise": found.noise,
+            "detectable": found.detectable,
+            **{f"power_at_{gain:g}": power for gain, power in found.power_at.items()},
+        }
+    )
+
+
+def settings(config: Path | None, sets: list[str]) -> LabConfig:
+    """From a file and assignments."""
+    from coevo.config import parse, read_yaml, with_sets
+    from coevo.lab.settings import LabConfig
+
+    data = read_yaml(config) if config is not None else {}
+    return parse(LabConfig, with_sets(data, sets), where=str(config) if config is not None else "lab settings")
+
+
+def go_on(lab: Path, *, budget: Budget | None = None, json: bool = False) -> None:
+    """What `coevo resume` does with a lab."""
+    from coevo.lab.driver import run_lab
+
+    finish(run_lab(lab, budget=budget, notify=_quiet if json else _say), json=json)
+
+
+def status_of(lab: Path) -> dict[str, Any]:
+    """Plain data of a lab's state."""
+    from coevo.lab.driver import read_lab
+    from coevo.lab.report import rows_of
+    from coevo.lab.rounds import next_action
+
+    config, ledger = read_lab(lab)
+    action = next_action(ledger, config)
+    return {
+        "branches": [row for number in range(len(ledger.branches)) for row in rows_of(ledger, number)],
+        "lab": str(lab),
+        "rounds": f"{ledger.rounds} of {config.budget.rounds}",
+        "parent": ledger.parent or None,
+        "steps": ledger.steps_spent,
+        "failures": ledger.failures,
+        "holdout_accesses": ledger.holdout,
+        "calibrated": ledger.calibration is not None,
+        "next": type(action).__name__.lower(),
+        "waiting_for": ledger.waiting_for() or None,
+    }
+
+
+def finish(outcome: Outcome, *, json: bool) -> None:
+    """Say how a sitting ended, and end with its exit code."""
+    report = outcome.path / "artifacts" / "report.md"
+    facts = {
+        "lab": outcome.path,
+        "ended": str(outcome.ended),
+        "why": outcome.message,
+        "rounds": outcome.ledger.rounds,
+        "parent": outcome.ledger.parent,
+        "steps": outcome.ledger.steps_spent,
+        "report": report if report.exists() else None,
+    }
+    if outcome.ended != "finished":
+        facts["next"] = f"coevo lab resume {outcome.path}"
+    output.print_json(facts) if json else output.print_facts(facts)
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _quiet(line: str) -> None:
+    pass
