@@ -29,6 +29,8 @@ class Contents(NamedTuple):
 
     files: Mapping[str, str]
     problems: tuple[str, ...]
+    complete: bool = True
+    """False: reading ended early, since there was too much of it."""
 
 
 def read_contents(folder: Path) -> Contents:
@@ -42,16 +44,17 @@ def read_contents(folder: Path) -> Contents:
         name = path.relative_to(folder).as_posix()
         seen += 1
         if seen > MAX_FILES:
-            problems.append(f"more than {MAX_FILES} files; keep what the skill needs")
-            break
+            return Contents(
+                files, (*problems, f"more than {MAX_FILES} files; keep what the skill needs"), complete=False
+            )
         text, why = ("", why) if why else _text(path, name)
         if why:
             problems.append(f"{_shown(name)}: {why}")
             continue
         total += len(text.encode())
         if total > MAX_TOTAL:
-            problems.append(f"all files together are over {MAX_TOTAL:,} bytes; keep what the skill needs")
-            break
+            too_much = f"all files together are over {MAX_TOTAL:,} bytes; keep what the skill needs"
+            return Contents(files, (*problems, too_much), complete=False)
         files[name] = text
     return Contents(files, tuple(problems))
 

@@ -65,6 +65,8 @@ def _read(folder: Path) -> tuple[Skill | None, list[str]]:
     folder = folder.absolute()
     contents = read_contents(folder)
     found = list(contents.problems)
+    if (found and not contents.files) or not contents.complete:
+        return None, found
     head: Mapping[str, Any] = {}
     sections: dict[str, str] = {}
     text = contents.files.get("SKILL.md")

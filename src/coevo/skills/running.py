@@ -161,9 +161,7 @@ class Scripts:
         return done.stdout
 
     def _walled(self, skill: Skill, script: str, stdin: bytes) -> bytes | Failure:
-        limits = Limits(
-            cpu_s=self._timeout_s, wall_s=2 * self._timeout_s, memory_mb=256, output_bytes=MAX_OUTPUT, disk_mb=1
-        )
+        limits = Limits(cpu_s=self._timeout_s, memory_mb=256, output_bytes=MAX_OUTPUT, disk_mb=1)
         job = Job(tuple(skill.files.items()), script, stdin=stdin, limits=limits)
         try:
             if self._sandbox is None:

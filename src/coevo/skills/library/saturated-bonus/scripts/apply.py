@@ -27,10 +27,11 @@ def changed(recipe: dict, findings: dict) -> tuple[dict, str]:
 
 
 def named(note: str, parts: dict) -> str | None:
-    """The part that the diagnosis names ("part NAME ..."), else a usual shaping part; never what the reward is about."""
+    """The part that the diagnosis names ("part NAME ..."), or, where it names none, a usual shaping part; never what the reward is about."""
     words = [word.strip(".,:;()'`") for word in note.split()]
     after = [word for before, word in pairwise(words) if before == "part"]
-    return next((name for name in (*after, "format", "length", "novelty") if name in parts and name not in MAIN), None)
+    candidates = after[:1] or ("format", "length", "novelty")
+    return next((name for name in candidates if name in parts and name not in MAIN), None)
 
 
 main()
