@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coevo.diagnostics.types import Diagnosis, Layer, Level
+from coevo.diagnostics.types import Finding, Layer, Level
 from coevo.evidence.types import Frame
 from coevo.gate.checks.integrity import has_reason
 from coevo.gate.checks.running import failed, passed, unknown, unmeasured
@@ -31,16 +31,19 @@ def rows(config: GateConfig, seen: Seen) -> Check:
 
 def diagnostics(config: GateConfig, seen: Seen) -> Check:
     """No diagnostic is critical on the child's training that was not on the parent's. Without a parent's training only the measurement
-    itself can be held against the child: of the rest nobody knows whether it is new."""
+    itself can be held against the child: of the rest nobody knows whether it is new.
+
+    Both are diagnosed alone: a child begins where its parent ended, so the parent's run is no baseline of its start. The layer of signals is
+    left out: dead groups say that there is nothing left to learn, which is what a child that learned everything looks like.
+    """
     child, parent = seen.child.training, seen.parent.training
     if child is None or child.rows == 0:
         return unknown("not checked: no rollouts of the child's training")
-    found = _diagnosis(child, parent)
-    critical = {f.diagnostic: f for f in found.at(Level.CRITICAL)}
+    critical = {f.diagnostic: f for f in _critical(child)}
     if parent is None or parent.rows == 0:
         new = [f for f in critical.values() if f.layer is Layer.MEASUREMENT]
     else:
-        known = {f.diagnostic for f in _diagnosis(parent, None).at(Level.CRITICAL)}
+        known = {f.diagnostic for f in _critical(parent)}
         new = [f for name, f in critical.items() if name not in known]
     if new:
         said = "; ".join(f"{f.diagnostic} ({f.reading.note})" for f in new[:3])
@@ -75,7 +78,7 @@ def measured(config: GateConfig, seen: Seen) -> Check:
     return passed("enough samples of both arms are measured")
 
 
-def _diagnosis(frame: Frame, baseline: Frame | None) -> Diagnosis:
+def _critical(frame: Frame) -> list[Finding]:
     from coevo.diagnostics.diagnose import diagnose
 
-    return diagnose(frame, baseline)
+    return [f for f in diagnose(frame).at(Level.CRITICAL) if f.layer is not Layer.SIGNAL]
