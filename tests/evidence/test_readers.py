@@ -11,6 +11,7 @@ from coevo.runs import Run
 from coevo.runs.export import export
 from tests.evidence import writers
 
+FIXTURES = Path(__file__).parent / "fixtures"
 ROWS = writers.rollouts()
 BY_TEXT = ("text.chars", "text.opening", "text.shape", "text.sketch1", "text.copies_tests")
 
@@ -100,6 +101,19 @@ def test_trl_logs(tmp_path: Path, chat: bool) -> None:
         "correct_reward": ROWS[5]["parts"]["correct"],
         "speed_reward": ROWS[5]["parts"]["speed"],
     }
+
+
+def test_logs_that_trl_itself_wrote() -> None:
+    """`fixtures/trl-1.16`: two steps of GRPOTrainer (TRL 1.16) on a random tiny Llama, chats, two reward functions and a `log_extra` column."""
+    frame = open_evidence(FIXTURES / "trl-1.16")
+    assert frame.rows == 16 and frame.parts == ("length_reward", "letter_reward")
+    assert len(np.unique(frame.groups)) == 4 and set(frame.numbers("step").tolist()) == {1.0, 2.0}
+    by_group = frame.numbers("reward").reshape(4, 4)
+    centred = (by_group - by_group.mean(axis=1, keepdims=True)).reshape(-1)
+    assert (np.sign(centred) == np.sign(frame.numbers("advantage"))).all()
+    row = frame.excerpt([3])[0]
+    assert row["prompt"].startswith("user: say ") and row["note"] == "x"
+    assert row["reward"] == sum(row["parts"].values()) == frame.numbers("reward")[3]
 
 
 def test_trl_advantages_that_contradict_the_sum_are_told(tmp_path: Path) -> None:

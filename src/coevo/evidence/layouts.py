@@ -31,6 +31,8 @@ class Layout:
     """Records that hold many rows, or hide columns in a text: the rows in one; None where it is no such record."""
     derive: Callable[[Numbers], list[str]] | None = None
     """Fills in columns from others, in place, once all rows are read; returns notes."""
+    summed: bool = False
+    """Whether `derive` makes the reward the sum of its parts: then a row does so, too."""
     note: str = ""
     """What one should know of evidence of this kind."""
 
@@ -51,6 +53,8 @@ class Layout:
                 out[ours] = value
         if parts:
             out["parts"] = {**(out.get("parts") or {}), **parts}
+        if self.summed and "reward" not in out and any(value is not None for value in parts.values()):
+            out["reward"] = float(sum(value for value in parts.values() if value is not None))
         return out
 
 

@@ -64,5 +64,6 @@ LAYOUT = Layout(
     names=NAMES,
     is_part=is_part,
     derive=derive,
+    summed=True,
     note="TRL logs the last generation batch of each logging interval only; logging_steps=1 logs all",
 )
