@@ -58,8 +58,14 @@ def test_a_case_is_given_as_a_whole_diagnosis(tmp_path: Path) -> None:
     assert first.diagnosis == completed(findings(dead_groups="critical"))
     assert set(first.diagnosis) == {"schema", "source", "rows", "findings", "rules", "unknown"}
     assert first.diagnosis["findings"]["dead-groups"] == {
-        "id": "dead-groups", "layer": "", "level": "critical",
-        "value": None, "note": "", "n": 0, "rows": [], "series": [],
+        "id": "dead-groups",
+        "layer": "",
+        "level": "critical",
+        "value": None,
+        "note": "",
+        "n": 0,
+        "rows": [],
+        "series": [],
     }
 
 
