@@ -67,10 +67,7 @@ RULES: tuple[Rule, ...] = (
         ("dead-groups", "reward-ties", "solved-groups", "hopeless-groups"),
         lambda f: (
             f["dead-groups"].level in _BAD
-            and (
-                f["reward-ties"].level in _BAD
-                or not any(f[id].level in _BAD for id in ("solved-groups", "hopeless-groups"))
-            )
+            and not any(f[id].level in _BAD for id in ("solved-groups", "hopeless-groups"))
         ),
         "Groups are dead or tied because the reward knows too few levels, not because the tasks are all solved or all hopeless.",
         ("reward", "filter"),
@@ -84,8 +81,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "too-hard",
-        ("dead-groups", "hopeless-groups"),
-        _all("hopeless-groups"),
+        ("dead-groups", "hopeless-groups", "reward-collapse"),
+        lambda f: f["hopeless-groups"].level in _BAD and f["reward-collapse"].level not in _BAD,
         "Most groups without a signal fail in all of their rollouts: these tasks are out of reach, or the reward has no first step.",
         ("data", "reward", "episode"),
     ),
@@ -109,6 +106,14 @@ RULES: tuple[Rule, ...] = (
         ("reward-collapse",),
         _any("reward-collapse"),
         "The run was better before than it is now. An earlier checkpoint is worth more than the last one.",
+        ("checkpoint", "hyperparameter"),
+        Level.CRITICAL,
+    ),
+    Rule(
+        "broken-policy",
+        ("reward-collapse", "hopeless-groups"),
+        _all("reward-collapse", "hopeless-groups"),
+        "What it could do at first it can no more, and now everything fails: updates broke the policy.",
         ("checkpoint", "hyperparameter"),
         Level.CRITICAL,
     ),

@@ -17,7 +17,10 @@ FEWEST = 4
 def measure(frame: Frame, baseline: Frame | None) -> Reading:
     assert baseline is not None
     name, values = level_values(frame)
-    ours, theirs = _late_means(frame, values), _late_means(baseline, baseline.numbers(name))
+    other, before = level_values(baseline)
+    if name != other:
+        return Reading(None, f"here it is {name} that is known, in the baseline {other}")
+    ours, theirs = _late_means(frame, values), _late_means(baseline, before)
     both = sorted(set(ours) & set(theirs))
     if len(both) < FEWEST:
         return Reading(None, f"{len(both)} tasks in common have {name}; it takes {FEWEST}", len(both))

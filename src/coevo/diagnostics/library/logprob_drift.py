@@ -17,8 +17,7 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
             None, f"{len(course.steps)} steps with {name}; it takes {MIN_STEPS}", course.n, (), course.series
         )
     windows = smoothed(course, max(1, len(course.steps) // WINDOWS))
-    # A policy that collapses at once is low in most of the first fifth, and one that erupts there is not low at its very start.
-    early = float(max(windows.means[0], windows.means[: max(1, len(windows.means) // 5)].mean()))
+    early = float(windows.means[0])
     if early <= 0:
         return Reading(None, f"{name} is {number(early)} at the start", course.n, (), course.series)
     peak = int(windows.means.argmax())
@@ -40,7 +39,7 @@ DIAGNOSTIC = Diagnostic(
     id="logprob-drift",
     title="Log-probabilities run away",
     layer=Layer.POLICY,
-    formula="highest of 15 windowed means of entropy per token (without it: of -logprob_mean) / the first of them, or the mean of the first fifth of them if that is higher",
+    formula="highest of 15 windowed means of entropy per token (without it: of -logprob_mean) / the first of them",
     source="entropy eruption in agents, arXiv 2605.27954; divergence, OpenRLHF#1120. Levels: ours",
     needs=("logprob_mean|entropy_mean", "step"),
     levels=Levels(2.0, 4.0),
