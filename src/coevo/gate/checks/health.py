@@ -13,6 +13,14 @@ from coevo.gate.settings import GateConfig
 from coevo.gate.testing import counts_of, cumulated
 from coevo.gate.types import Check, Seen
 
+UNREAL = frozenset(
+    {
+        *("reward-truth-gap", "public-hidden-gap", "format-meaning-gap", "unfaithful-part", "reward-truth-agreement"),
+        *("copies-of-parent", "copies-of-tests", "answer-source"),
+    }
+)
+"""Diagnostics, beside those of measurement, that say that a score is not what it looks like."""
+
 
 def rows(config: GateConfig, seen: Seen) -> Check:
     """The child's training left rows, and no more of them unmeasured than allowed."""
@@ -30,25 +38,24 @@ def rows(config: GateConfig, seen: Seen) -> Check:
 
 
 def diagnostics(config: GateConfig, seen: Seen) -> Check:
-    """No diagnostic is critical on the child's training that was not on the parent's. Without a parent's training only the measurement
-    itself can be held against the child: of the rest nobody knows whether it is new.
+    """Nothing that makes a gain unreal is critical on the child's training and was not on the parent's.
 
-    Both are diagnosed alone: a child begins where its parent ended, so the parent's run is no baseline of its start. The layer of signals is
-    left out: dead groups say that there is nothing left to learn, which is what a child that learned everything looks like.
+    Held against a child: all diagnostics of measurement, and `UNREAL`. Others are listed only: dead groups and a low entropy say how training may
+    go on (a child that has learned everything looks like that), and how good the policy is, the gate measures itself. Both arms are diagnosed
+    alone, since a child begins where its parent ended. Without a parent's training nobody knows what is new: then measurement alone counts.
     """
     child, parent = seen.child.training, seen.parent.training
     if child is None or child.rows == 0:
         return unknown("not checked: no rollouts of the child's training")
-    critical = {f.diagnostic: f for f in _critical(child)}
-    if parent is None or parent.rows == 0:
-        new = [f for f in critical.values() if f.layer is Layer.MEASUREMENT]
-    else:
-        known = {f.diagnostic for f in _critical(parent)}
-        new = [f for name, f in critical.items() if name not in known]
-    if new:
-        said = "; ".join(f"{f.diagnostic} ({f.reading.note})" for f in new[:3])
-        return failed(f"newly critical: {said}", critical=len(new))
-    return passed(f"{len(critical)} critical diagnostics, none new against the parent", critical=len(critical))
+    critical = _critical(child)
+    known = {f.diagnostic for f in _critical(parent)} if parent is not None and parent.rows else set(UNREAL)
+    new = [f for f in critical if f.diagnostic not in known]
+    held = [f for f in new if f.layer is Layer.MEASUREMENT or f.diagnostic in UNREAL]
+    if held:
+        said = "; ".join(f"{f.diagnostic} ({f.reading.note})" for f in held[:3])
+        return failed(f"newly critical: {said}", critical=len(held))
+    listed = f"; critical and not held against it: {', '.join(f.diagnostic for f in new)}" if new else ""
+    return passed(f"no diagnostic that makes a gain unreal is newly critical{listed}", critical=len(critical))
 
 
 def measured(config: GateConfig, seen: Seen) -> Check:
@@ -81,4 +88,4 @@ def measured(config: GateConfig, seen: Seen) -> Check:
 def _critical(frame: Frame) -> list[Finding]:
     from coevo.diagnostics.diagnose import diagnose
 
-    return [f for f in diagnose(frame).at(Level.CRITICAL) if f.layer is not Layer.SIGNAL]
+    return list(diagnose(frame).at(Level.CRITICAL))
