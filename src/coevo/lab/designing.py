@@ -10,7 +10,6 @@ from coevo.backtest.candidates import Screening, screen
 from coevo.backtest.types import Past, known_of
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError, UsageError
-from coevo.lab.branches import BASE
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.interventions import BASE, allowed, apply, resolved
 from coevo.lab.proposals import (

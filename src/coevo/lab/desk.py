@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,8 @@ class Desk:
             path = self.branches.path(name)
             with Run.open(path, write=False) as run:
                 empty = not run.counts()["rollouts"]
-            self.frames[name] = frame_of([], source=str(path)) if empty else open_evidence(path, workers=1)
+            found = frame_of([]) if empty else open_evidence(path, workers=1)
+            self.frames[name] = replace(found, source=self.ledger.branches[name].run)
         return self.frames[name]
 
     def forget(self, name: str) -> None:
@@ -105,8 +106,6 @@ class Desk:
 
     def diagnostics(self) -> dict[str, Diagnostic]:
         """The shipped ones, and those that this lab has admitted, with their levels."""
-        from dataclasses import replace
-
         from coevo.backtest.proposed import diagnostic_of
         from coevo.diagnostics.registry import shipped
         from coevo.diagnostics.types import Levels
