@@ -1,3 +1,4 @@
+# ruff: noqa: F811 - a fixture of another module is a parameter here
 """A server that dies, restarts, hangs or has a full disk in the middle of a training step: said plainly, bounded, and the run goes on."""
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def test_a_server_that_dies_or_hangs_in_the_middle_of_a_step(
     path: str,
     nth: int,
     trouble: Any,
-    said: str,  # noqa: F811
+    said: str,
 ) -> None:
     with serve(stage.policy, EngineConfig(device="cpu"), folder=tmp_path / "served") as server:
         with between(server, path, nth, trouble) as url:
@@ -134,7 +135,7 @@ def test_a_server_that_dies_or_hangs_in_the_middle_of_a_step(
     assert made.steps == 4 and made.exit_code == 0 and rollouts(tmp_path / "run")[: len(before)] == before
 
 
-def test_a_server_that_restarts_in_the_middle_of_a_step(stage: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_a_server_that_restarts_in_the_middle_of_a_step(stage: Any, tmp_path: Path) -> None:
     servers = [serve(stage.policy, EngineConfig(device="cpu"), folder=tmp_path / "served")]
     port = int(servers[0].url.rpartition(":")[2])
 

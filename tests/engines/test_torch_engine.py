@@ -360,3 +360,27 @@ def test_capabilities(opened):
     told = opened().capabilities
     assert told.exact_resume and told.export and told.kl and told.entropy and told.max_tokens == 256
     assert "cispo" in told.losses and told.details["device"] == "cpu"
+
+
+@pytest.mark.parametrize(("asked", "computed_with"), [(None, 1), (2, 2)])
+def test_a_small_model_computes_with_one_thread_unless_told_otherwise(opened, asked, computed_with):
+    """Threads wait for each other at every token; 2 are slower than 1 here, and by far where the cores are busy."""
+    import torch
+
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(3)
+    try:
+        engine = opened(threads=asked)
+        engine.sample(
+            prompts_of(engine, groups=1, size=2, new=4), each=lambda i, s: seen.append(torch.get_num_threads())
+        )
+        assert set(seen) == {computed_with} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_large_model_is_left_to_torch(opened, monkeypatch):
+    from coevo.models import machine
+
+    monkeypatch.setattr(machine, "SMALL", 10)
+    assert machine.threads_for(opened().module, None) is None and machine.threads_for(opened().module, 2) == 2

@@ -14,7 +14,7 @@ from coevo.engines.optim import Optimizer
 from coevo.engines.settings import EngineConfig
 from coevo.errors import StoreError
 from coevo.models import weights
-from coevo.models.machine import threads
+from coevo.models.machine import threads, threads_for
 from coevo.streams import stream_seed
 
 BASE = "base"
@@ -36,7 +36,8 @@ class Policy:
         own_memory(lm)
         for name, parameter in lm.named_parameters():
             parameter.requires_grad_(self.adapter is None or ".lora_" in name)
-        with threads(config.threads):
+        self.threads = threads_for(lm, config.threads)
+        with threads(self.threads):
             self.network = Network(lm, pack=config.pack, compute=self.compute)
 
     def trained(self) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class EngineConfig(Config):
     sample_batch: int = Field(default=128, ge=1)
     """Sequences sampled together."""
     threads: int | None = Field(default=None, ge=1)
+    """torch on a CPU. None: 1 for a model of under 5 million weights, else as torch chooses (one a core), which is right while the cores
+    are free."""
     url: str = ""
     """tinker: the server's address. The key comes from the environment (TINKER_API_KEY)."""
     reduction: Literal["auto", "sum", "sequence_mean"] = "auto"

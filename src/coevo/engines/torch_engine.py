@@ -333,7 +333,7 @@ class TorchEngine:
         if self._policy.lm is None:
             raise ModelError(f"{what}: this engine is closed")
         try:
-            with threads(self._config.threads):
+            with threads(self._policy.threads):
                 yield
         except CoevoError:
             raise

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from coevo.episodes.desk import Desk
+from coevo.episodes.known import Known
 from coevo.episodes.prompting import Opening, Openings
 from coevo.episodes.standing import advanced, best_turn, first, is_perfect, outcome_of
 from coevo.episodes.types import EpisodeConfig, Judged, Policy, Rollout, Start, Turn
@@ -36,15 +37,21 @@ def run_episodes(
     tasks: Mapping[str, Task],
     seed: int,
     step: int,
+    known: Known | None = None,
 ) -> list[Rollout]:
     """One rollout per start, in order. The pool's workers hold `Judges` of all `tasks` (`evaluation.judges.open_judges`).
 
-    A reply's random numbers follow from (seed, step, group, sample, turn) alone. All programs of a call are judged under one
-    seed, equal ones once. A start whose prompt does not fit, and an episode the machine could not judge, give an unmeasured
+    A reply's random numbers follow from (seed, step, group, sample, turn) alone. All programs of a call that are on one task are judged under
+    one seed, equal ones once, and where `known` is given and holds them, not at all. A start whose prompt does not fit, and an episode the machine could not judge, give an unmeasured
     rollout with its reason. Raises `UsageError` for starts that contradict each other or name no task, and what the
     policy raises.
     """
-    return _Step(policy, config, pool, tasks, seed, step).run(starts)
+    desk = Desk(pool, tasks, seed=seed, step=step, by_text=_turns(config) > 1, known=known)
+    return _Step(policy, config, desk, tasks, seed, step).run(starts)
+
+
+def _turns(config: EpisodeConfig) -> int:
+    return config.rounds if config.name == "refine" else 1
 
 
 @dataclass(eq=False)
@@ -70,13 +77,12 @@ class _Episode:
 
 class _Step:
     def __init__(
-        self, policy: Policy, config: EpisodeConfig, pool: Pool, tasks: Mapping[str, Task], seed: int, step: int
+        self, policy: Policy, config: EpisodeConfig, desk: Desk, tasks: Mapping[str, Task], seed: int, step: int
     ) -> None:
-        self._policy, self._config, self._tasks = policy, config, tasks
+        self._policy, self._config, self._tasks, self._desk = policy, config, tasks, desk
         self._seed, self._step = seed, step
-        self._rounds = config.rounds if config.name == "refine" else 1
+        self._rounds = _turns(config)
         self._stop: tuple[str, ...] = getattr(policy.codec, "stops", ())
-        self._desk = Desk(pool, tasks, seed=stream_seed(seed, "judge", step), by_text=self._rounds > 1)
         self._begun = time.monotonic()
 
     def run(self, starts: Sequence[Start]) -> list[Rollout]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from coevo.errors import ModelError
 from coevo.models import chat, weights
-from coevo.models.machine import free_memory, out_of_memory, threads
+from coevo.models.machine import free_memory, out_of_memory, threads, threads_for
 from coevo.models.sampler import Cancelled, Prompt, Sampled, completion_of, sample
 from coevo.models.spec import ModelSpec
 from coevo.models.types import Completion, Request, Sampling, StopReason
@@ -43,6 +43,7 @@ class LocalModel:
         self._context = min(filter(None, (own, spec.context)), default=None)
         self._ends = chat.end_tokens(model, tokenizer)
         self._stop = () if getattr(tokenizer, "chat_template", None) else (chat.PLAIN_STOP,)
+        self._threads = threads_for(model, spec.threads)
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
@@ -131,7 +132,7 @@ class LocalModel:
     def _sample(self, prompts: Sequence[Prompt]) -> list[Sampled]:
         """Sample; where memory runs out, again in two halves, down to one."""
         try:
-            with threads(self.spec.threads):
+            with threads(self._threads):
                 return sample(
                     self._model, prompts, ends=self._ends, decode=self._decode, cancelled=self._closing.is_set
                 )

@@ -6,6 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+SMALL = 5_000_000
+"""Weights under which one thread is faster on a CPU: a second one is mostly waited for, and for very long where cores are busy."""
+
+
+def threads_for(model: Any, asked: int | None) -> int | None:
+    """How many threads a model is to compute with: as asked; else 1 for a small one on a CPU, and as torch chooses for others (None)."""
+    if asked is not None or model.device.type != "cpu":
+        return asked
+    return 1 if sum(parameter.numel() for parameter in model.parameters()) < SMALL else None
+
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:

@@ -72,8 +72,8 @@ class ModelSpec(Config):
     batch: int | None = Field(default=None, ge=1, le=4096)
     """Requests that one call carries. None: 16 for a local model, which samples them together, 1 for a scripted one."""
     threads: int | None = Field(default=None, ge=1)
-    """CPU threads of a local model. None: as torch chooses (one a core), which is right only while the cores are free: beside
-    busy workers one thread is faster than two that wait for each other."""
+    """CPU threads of a local model. None: 1 for one of under 5 million weights, else as torch chooses (one a core), which is right only while
+    the cores are free: beside busy workers one thread is faster than two that wait for each other."""
     order: Literal["hash", "number"] = "hash"
     """How a scripted model picks among replies without a key: by a hash of the request's key, or by the last number in it."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
+from coevo.episodes.known import Known
 from coevo.episodes.running import run_episodes
 from coevo.episodes.types import Rollout, Start, StartState
 from coevo.streams import stream_seed
@@ -31,6 +32,8 @@ class Evaluator:
     starts: Sequence[StartState]
     """One per task."""
     tasks: Mapping[str, Task]
+    known: Known = field(default_factory=Known)
+    """Apart from that of training: its evaluations have another seed."""
 
     def due(self, step: int, past: Past) -> bool:
         """At the beginning, every so many steps, and after the recipe's last; unless it is there already."""
@@ -52,6 +55,7 @@ class Evaluator:
             tasks=self.tasks,
             seed=stream_seed(recipe.seed, "evaluate"),
             step=0,
+            known=self.known,
         )
         by_task: dict[str, list[Rollout]] = {state.task: [] for state in self.starts}
         for rollout in rollouts:

@@ -142,7 +142,14 @@ class Loop:
         try:
             rollouts: list[Rollout] = policy.within(
                 lambda: run_episodes(
-                    policy, starts, recipe.episode, pool=parts.pool, tasks=parts.tasks, seed=seed, step=step
+                    policy,
+                    starts,
+                    recipe.episode,
+                    pool=parts.pool,
+                    tasks=parts.tasks,
+                    seed=seed,
+                    step=step,
+                    known=parts.known,
                 )
             )
         except Diverged as e:

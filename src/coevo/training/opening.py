@@ -17,10 +17,13 @@ from pydantic import Field
 from coevo.config import Config, parse
 from coevo.engines.opening import open_engine
 from coevo.engines.types import Engine
+from coevo.episodes.types import StartState
 from coevo.errors import ConfigError, StoreError
 from coevo.evaluation.judges import open_judges
+from coevo.evaluation.pool import Pool
 from coevo.runs import Budget, Run, place
 from coevo.tasks.sets import load_tasks
+from coevo.tasks.types import Task
 from coevo.training import checkpoints
 from coevo.training.branch import Change
 from coevo.training.checkpoints import Checkpoints
@@ -87,6 +90,39 @@ class Opened:
     """Of a branch: the fields in which its recipe differs from its parent's."""
 
 
+@dataclass(frozen=True)
+class _World:
+    """What a run trains and is measured on: all that can be told before an engine is opened."""
+
+    training: dict[str, Task]
+    held_out: list[Task]
+    everything: dict[str, Task]
+    """Both, and the tasks of data: by name."""
+    states: States
+    fixed: Sequence[StartState]
+    """The start states that do not change."""
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> _World:
+        training = {task.name: task for task in load_tasks(recipe.states.tasks)}
+        held_out = load_tasks(recipe.evaluate.tasks)
+        fixed, known = fixed_states(recipe.states, training, seed=recipe.seed)
+        require_apart(known, held_out)
+        states = States(recipe.states, seed=recipe.seed, fixed=fixed)
+        if not known:
+            raise ConfigError(
+                "there is nothing to train on: name tasks in states.tasks, or data in states.trajectories or states.runs"
+            )
+        everything = {**known, **{task.name: task for task in held_out}}
+        return cls(training, held_out, everything, states, [state for found in fixed.values() for state in found])
+
+    @property
+    def timed(self) -> bool:
+        """Whether a reward on the tasks that train can depend on measured times."""
+        apart = {task.name for task in self.held_out}
+        return any(task.config.timing for name, task in self.everything.items() if name not in apart)
+
+
 @contextmanager
 def opened(
     setup: Setup,
@@ -99,88 +135,106 @@ def opened(
     branched: dict[str, Any] | None = None,
     changed: Sequence[Change] = (),
 ) -> Iterator[Opened]:
+    """A run at `path`, made now or `existing`, with all it needs; what cannot work is refused before anything is written."""
     (place.require_free if existing else place.require_new)(path)
-    recipe = setup.recipe
+    _require_trainer(setup.recipe)
+    world = _World.of(setup.recipe)
+    setup = _held_against(world, setup, path, existing=existing)
+    with ExitStack() as stack:
+        reopen = partial(
+            open_engine,
+            setup.weights,
+            setup.recipe.engine,
+            folder=path / checkpoints.FOLDER,
+            seed=setup.recipe.seed,
+            notify=notify,
+        )
+        engine = stack.enter_context(closing(reopen()))
+        if not existing:
+            setup = _with_fitting_replies(setup, engine, notify)
+        recipe = setup.recipe
+        plan = preflight(recipe, engine, world.fixed, world.everything, base=setup.weights)
+        if not existing:
+            _require_honest_reward(recipe, timed=world.timed, notify=notify)
+        judges = open_judges(pool or recipe.pool, world.everything.values(), sandbox=recipe.sandbox)
+        opened_pool = stack.enter_context(judges)
+        run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
+        notes: list[str] = []
+        saved = Checkpoints(engine, path, recipe.checkpoints)
+        restored = _restored(reopen, saved, run, setup, notes)
+        stack.callback(saved.engine.close)
+        parts = _parts(run, setup, world, saved, opened_pool, restored, notes)
+        yield Opened(run, setup, parts, plan, changed or _changes_of(run))
+
+
+def _require_trainer(recipe: Recipe) -> None:
     if recipe.trainer not in ENGINE_TRAINERS:
         raise ConfigError(f"trainer {recipe.trainer!r} has no session; use coevo.training.train")
     if recipe.trainer == "trl":
         from coevo.training.trl_trainer import require_possible
 
         require_possible(recipe)
-    training = {task.name: task for task in load_tasks(recipe.states.tasks)}
-    held_out = load_tasks(recipe.evaluate.tasks)
-    fixed, known = fixed_states(recipe.states, training, seed=recipe.seed)
-    require_apart(known, held_out)
-    states = States(recipe.states, seed=recipe.seed, fixed=fixed)
-    everything = {**known, **{task.name: task for task in held_out}}
-    if not known:
-        raise ConfigError(
-            "there is nothing to train on: name tasks in states.tasks, or data in states.trajectories or states.runs"
-        )
-    digest = tasks_digest(everything.values())
-    own = own_digests(tuple(recipe.reward.parts))
+
+
+def _held_against(world: _World, setup: Setup, path: Path, *, existing: bool) -> Setup:
+    """The setup with the digests of its world; of a run that exists they must be those it began with."""
+    found = {
+        "tasks": tasks_digest(world.everything.values()),
+        "states": world.states.digest,
+        "rewards": own_digests(tuple(setup.recipe.reward.parts)),
+    }
     if existing:
-        _require_same(setup, path, tasks=digest, states=states.digest, rewards=own)
-    setup = setup.model_copy(update={"tasks": digest, "states": states.digest, "rewards": own})
-    with ExitStack() as stack:
-        reopen = partial(
-            open_engine,
-            setup.weights,
-            recipe.engine,
-            folder=path / checkpoints.FOLDER,
-            seed=recipe.seed,
-            notify=notify,
-        )
-        engine = stack.enter_context(closing(reopen()))
-        if not existing:
-            recipe = with_fitting_replies(recipe, engine)
-            if recipe is not setup.recipe:
-                setup = setup.model_copy(update={"recipe": recipe})
-                notify(
-                    f"episode.max_tokens: {recipe.episode.max_tokens}, half of the model's context of "
-                    f"{engine.capabilities.max_tokens} (--set episode.max_tokens=N for another bound)"
-                )
-        looked = [state for found in fixed.values() for state in found]
-        plan = preflight(recipe, engine, looked, everything, base=setup.weights)
-        if not existing:
-            _require_honest_reward(recipe, timed=any(t.config.timing for t in known.values()), notify=notify)
-        opened_pool = stack.enter_context(open_judges(pool or recipe.pool, everything.values(), sandbox=recipe.sandbox))
-        run = stack.enter_context(_run_at(setup, path, budget, existing, branched))
-        notes: list[str] = []
-        saved = Checkpoints(engine, path, recipe.checkpoints)
-        restored = _restored(reopen, saved, run, setup, notes)
-        engine = saved.engine
-        stack.callback(engine.close)
-        if recipe.trainer == "trl":
-            from coevo.training.trl_policy import TrlPolicy
+        _require_same(setup, path, **found)
+    return setup.model_copy(update=found)
 
-            engine = saved.engine = TrlPolicy.over(engine)
-        parts = Parts(
-            run=run,
-            recipe=recipe,
-            engine=engine,
-            pool=opened_pool,
-            tasks=everything,
-            states=states,
-            purse=Purse(run, engine, recipe.episode),
-            checkpoints=saved,
-            mirrors=Mirrors(recipe.sinks, path, recipe.model_dump(mode="json")),
-            begin=setup.parent.step if setup.parent else 0,
-            branch=path.name if setup.parent else "main",
-            parent=f"{Path(setup.parent.run).name}@{checkpoints.name_of(setup.parent.step)}" if setup.parent else "",
-            restored=restored,
-            notes=notes,
-            changed={one.field: one.old for one in _changes_of(run)},
-        )
-        if held_out:
-            from coevo.training.evaluating import Evaluator
 
-            parts.evaluator = Evaluator(parts, evaluation_starts(parts, held_out), {t.name: t for t in held_out})
-        if states.uses_policy:
-            from coevo.training.onpolicy import Searches
+def _with_fitting_replies(setup: Setup, engine: Engine, notify: Callable[[str], None]) -> Setup:
+    recipe = with_fitting_replies(setup.recipe, engine)
+    if recipe is setup.recipe:
+        return setup
+    notify(
+        f"episode.max_tokens: {recipe.episode.max_tokens}, half of the model's context of "
+        f"{engine.capabilities.max_tokens} (--set episode.max_tokens=N for another bound)"
+    )
+    return setup.model_copy(update={"recipe": recipe})
 
-            parts.searches = Searches(parts, list(training.values()))
-        yield Opened(run, setup, parts, plan, changed or _changes_of(run))
+
+def _parts(
+    run: Run, setup: Setup, world: _World, saved: Checkpoints, pool: Pool, restored: int, notes: list[str]
+) -> Parts:
+    """Everything the run works with. The start programs of evaluation tasks are judged here, once."""
+    recipe, parent = setup.recipe, setup.parent
+    if recipe.trainer == "trl":
+        from coevo.training.trl_policy import TrlPolicy
+
+        saved.engine = TrlPolicy.over(saved.engine)
+    parts = Parts(
+        run=run,
+        recipe=recipe,
+        engine=saved.engine,
+        pool=pool,
+        tasks=world.everything,
+        states=world.states,
+        purse=Purse(run, saved.engine, recipe.episode),
+        checkpoints=saved,
+        mirrors=Mirrors(recipe.sinks, run.path, recipe.model_dump(mode="json")),
+        begin=parent.step if parent else 0,
+        branch=run.path.name if parent else "main",
+        parent=f"{Path(parent.run).name}@{checkpoints.name_of(parent.step)}" if parent else "",
+        restored=restored,
+        notes=notes,
+        changed={one.field: one.old for one in _changes_of(run)},
+    )
+    if world.held_out:
+        from coevo.training.evaluating import Evaluator
+
+        starts = evaluation_starts(parts, world.held_out)
+        parts.evaluator = Evaluator(parts, starts, {task.name: task for task in world.held_out})
+    if world.states.uses_policy:
+        from coevo.training.onpolicy import Searches
+
+        parts.searches = Searches(parts, list(world.training.values()))
+    return parts
 
 
 def _run_at(setup: Setup, path: Path, budget: Budget | None, existing: bool, branched: dict[str, Any] | None) -> Run:

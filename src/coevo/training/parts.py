@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from coevo.engines.types import Capabilities, Codec, Engine, LossConfig, Prompt, Row, Sampled
+from coevo.episodes.known import Known
 from coevo.errors import StoreError
 from coevo.evaluation.pool import Pool
 from coevo.runs import Run
@@ -63,6 +64,8 @@ class Parts:
     searches: Searches | None = None
     observer: Observer | None = None
     notes: list[str] = field(default_factory=list)
+    known: Known = field(default_factory=Known)
+    """What this process has judged so far, where that holds from step to step."""
     refreshed: set[int] = field(default_factory=set)
     """Steps before which the policy's own searches were made."""
     last: dict[str, Any] = field(default_factory=dict)

@@ -25,7 +25,6 @@ from coevo.evaluation.judges import Judges
 from coevo.evaluation.pool import open_pool
 from coevo.models.types import StopReason
 from coevo.sandbox.types import SandboxConfig
-from coevo.streams import stream_seed
 from coevo.training.exports import record as records
 from coevo.training.rewards import reward_of
 from coevo.training.settings import RewardConfig
@@ -90,7 +89,7 @@ class Scorer:
     ) -> list[Score]:
         """Many replies at once. Those that stand next to each other and answer the same state are one group, which the reward part
         `novelty` looks at. `tokens`: lengths of the replies, for the part `length`."""
-        desk = Desk(self._pool, self._tasks, seed=stream_seed(self.record.seed, "judge", 0), by_text=False)
+        desk = Desk(self._pool, self._tasks, seed=self.record.seed, by_text=False)
         read = [records.state_of(text) for text in states]
         waiting: list[Future[Judged]] = []
         for state, reply in zip(read, replies, strict=True):
