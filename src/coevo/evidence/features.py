@@ -178,21 +178,21 @@ def at_sight(prompt: str, response: str) -> Text:
         chars=float(len(response)),
         thinking=thinking,
         opening=code_of(opening) if opening else math.nan,
-        self_test=_self_test(looked_at),
+        self_test=float(_any_in(looked_at, _TESTS)),
         search_first=_search_first(looked_at),
         answer_source=float(_answer_source(prompt, looked_at)),
     )
 
 
-def _self_test(text: str) -> float:
-    for mark in _TESTS:
+def _any_in(text: str, marks: tuple[str, ...]) -> bool:
+    for mark in marks:  # A loop: any() over a generator takes three times as long, for every row.
         if mark in text:
-            return 1.0
-    return 0.0
+            return True
+    return False
 
 
 def _search_first(text: str) -> float:
-    if not any(hint in text for hint in _EDIT_HINTS) or (edit := _EDITS.search(text)) is None:
+    if not _any_in(text, _EDIT_HINTS) or (edit := _EDITS.search(text)) is None:
         return math.nan
     return float(_SEARCHES.search(text, 0, edit.start()) is not None)
 
@@ -200,10 +200,7 @@ def _search_first(text: str) -> float:
 def _answer_source(prompt: str, text: str) -> int:
     found = 0
     for flag, hints, marks in _SOURCES:
-        for hint in hints:
-            if hint in text:
-                break
-        else:
+        if not _any_in(text, hints) or not _any_in(text, marks):
             continue
         if any(mark not in prompt and _says(text, mark) for mark in marks):
             found |= flag
