@@ -23,6 +23,7 @@ def test_thinking_is_told_from_the_answer() -> None:
     assert at_sight("", thought).thinking == pytest.approx(97 / len(thought))
     assert at_sight("", "b" * 50 + "</think>x").thinking == pytest.approx(58 / 59)
     assert at_sight("", "<think>never ends").thinking == 1.0
+    assert at_sight("", "a</think>b<think>").thinking == pytest.approx(9 / 17)
     assert at_sight("", "plain").thinking == 0.0
     assert at_sight("", thought).opening == at_sight("", "the  answer IS 7").opening
 
