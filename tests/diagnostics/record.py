@@ -1,5 +1,5 @@
-"""Makes `data/*.jsonl.gz`: rollouts of real trainings of a tiny language model, one sound, one whose entropy a high rate spent on
-the format, one that its first update broke.
+"""Makes `data/*.jsonl.gz`: rollouts of real trainings of a tiny language model, one sound, one that went on until
+nothing was left to its entropy, one that its first update broke.
 
     python -m tests.diagnostics.record
 
@@ -20,7 +20,7 @@ DATA = Path(__file__).parent / "data"
 LEFT_OUT = ("prompt", "wall_s", "cost_usd")
 RUNS: dict[str, dict[str, Any]] = {
     "sound": {"lr": 3e-3},
-    "collapsed": {"lr": 1e-2, "reward": {"parts": {"format": 1.0, "absolute": 0.2}}, "allow_cheats": True},
+    "collapsed": {"lr": 6e-3, "steps": 60, "filter": {"name": "none"}},
     "broken": {"lr": 3e-2},
 }
 
@@ -30,7 +30,7 @@ def record(name: str, stage: Any, work: Path) -> None:
     from coevo.training.session import train
     from tests.training.recipes import recipe
 
-    made = recipe(stage, steps=24, groups=4, group_size=8, pool="local:2", **RUNS[name])
+    made = recipe(stage, **{"steps": 24, "groups": 4, "group_size": 8, "pool": "local:2", **RUNS[name]})
     train(made, work / name)
     with Run.open(work / name, write=False) as run:
         rows = [{k: v for k, v in row.items() if k not in LEFT_OUT} for row in run.rollouts()]
