@@ -100,6 +100,8 @@ def test_a_broken_trigger_never_fires(tmp_path: Path, script: str, fault: Fault)
         "{'sets': {}, 'run': 'rm'}",
         "{'sets': {'a': [[[[[[[[1]]]]]]]]}}",
         "{'why': 3}",
+        "{'sets': {'a': chr(0xd800)}}",
+        "{'files': {'a.py': chr(0xd800)}}",
     ],
 )
 def test_a_patch_that_is_none_changes_nothing(tmp_path: Path, scripts: Scripts, said: str) -> None:
@@ -108,6 +110,12 @@ def test_a_patch_that_is_none_changes_nothing(tmp_path: Path, scripts: Scripts, 
     patch = scripts.patch_of(skill, {}, findings())
     assert patch.empty and patch.failure is not None
     assert patch.failure.fault in (Fault.MALFORMED, Fault.NOT_JSON)
+
+
+def test_a_word_that_cannot_be_stored_is_made_one_that_can(tmp_path: Path, scripts: Scripts) -> None:
+    script = "import json\nprint(json.dumps({'fires': True, 'why': chr(0xd800) + '\\n' + 'x' * 9999}))\n"
+    why = scripts.fires(read_skill(skill_folder(tmp_path, {"scripts/trigger.py": script})), findings()).why
+    assert why.encode() and why.startswith("? x") and len(why) == 2000
 
 
 def test_a_patch_that_is_data_needs_no_script(tmp_path: Path, scripts: Scripts) -> None:

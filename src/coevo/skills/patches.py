@@ -39,9 +39,14 @@ def patch_from(value: Any) -> Patch | str:
     for name, text in files.items():
         if not isinstance(name, str) or not inside(name):
             return f"{str(name)[:80]!r} is no path inside the harness"
-        if not (text is None or isinstance(text, str)):
+        if not (text is None or (isinstance(text, str) and _encodable(text))):
             return f"the new text of {name!r} must be a text, or null"
-    return Patch(dict(sets), " ".join(why.split())[:MOST_WHY], dict(files))
+    return Patch(dict(sets), one_line(why), dict(files))
+
+
+def one_line(text: str) -> str:
+    """A script's word as one line that can be stored: bounded, and without what UTF-8 cannot hold."""
+    return " ".join(text.encode("utf-8", "replace").decode().split())[:MOST_WHY]
 
 
 def read_patch(text: str, *, where: str) -> tuple[Patch | None, list[str]]:
@@ -72,15 +77,25 @@ def applied(recipe: Mapping[str, Any], patch: Patch) -> dict[str, Any]:
 
 
 def _plain(value: Any, depth: int = 6) -> bool:
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int):
         return True
+    if isinstance(value, str):
+        return _encodable(value)
     if isinstance(value, float):
         return value == value and abs(value) != float("inf")
     if not depth:
         return False
     if isinstance(value, Mapping):
-        return all(isinstance(k, str) and _plain(v, depth - 1) for k, v in value.items())
+        return all(isinstance(k, str) and _encodable(k) and _plain(v, depth - 1) for k, v in value.items())
     return isinstance(value, list) and all(_plain(v, depth - 1) for v in value)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(value: Any) -> str:

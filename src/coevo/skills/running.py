@@ -20,7 +20,7 @@ from coevo.errors import SandboxError, WallsError
 from coevo.sandbox import Job, Limits, Sandbox, SandboxConfig, open_sandbox
 from coevo.sandbox import Status as Ended
 from coevo.skills.cases import Report, run_cases
-from coevo.skills.patches import MOST_WHY, patch_from, read_patch
+from coevo.skills.patches import one_line, patch_from, read_patch
 from coevo.skills.reading import APPLY, PATCH
 from coevo.skills.types import Failure, Fault, Outcome, Patch, Skill, Trigger, Verification
 
@@ -77,7 +77,7 @@ class Scripts:
         fires, why = said.get("fires"), said.get("why", "")
         if not isinstance(fires, bool) or not isinstance(why, str):
             return Trigger(False, "", _malformed("scripts/trigger.py", '{"fires": true or false, "why": text}', said))
-        return Trigger(fires, _short(why))
+        return Trigger(fires, one_line(why))
 
     def patch_of(self, skill: Skill, recipe: Mapping[str, Any], diagnosis: Diagnosed) -> Patch:
         """What a skill would change in a recipe (plain data, defaults filled in). An empty patch: it has nothing left to change."""
@@ -109,7 +109,7 @@ class Scripts:
             wanted = '{"verdict": "helped", "hurt" or "inconclusive", "reason": text}'
             failure = _malformed("scripts/verify.py", wanted, said)
             return Verification(Outcome.INVALID, str(failure), failure)
-        return Verification(_WORDS[word], _short(reason))
+        return Verification(_WORDS[word], one_line(reason))
 
     def cases(self, skill: Skill) -> Report:
         """What became of a skill's cases; kept by its digest."""
@@ -173,7 +173,7 @@ class Scripts:
             return done.stdout
         fault = _FAULTS.get(done.status, Fault.CRASHED)
         detail = done.error or _last_line(done.stderr) or str(done.status)
-        return Failure(fault, f"{script}: {_short(detail)}")
+        return Failure(fault, f"{script}: {one_line(detail)}")
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def _answer(script: str, stdout: bytes) -> dict[str, Any] | Failure:
 
 
 def _malformed(script: str, wanted: str, said: Any) -> Failure:
-    return Failure(Fault.MALFORMED, f"{script} must print {wanted}, not {_short(json.dumps(said))[:200]}")
+    return Failure(Fault.MALFORMED, f"{script} must print {wanted}, not {one_line(json.dumps(said))[:200]}")
 
 
 def _refuse(word: str) -> float:
@@ -254,7 +254,3 @@ def _shown(data: bytes) -> str:
 def _last_line(data: bytes) -> str:
     lines = data[-4000:].decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:500] if lines else ""
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:MOST_WHY]
