@@ -330,6 +330,18 @@ def test_tasks_left_out_or_brought_along() -> None:
     )
 
 
+def test_numbers_without_the_rows_behind_them() -> None:
+    promised = ("recipe", "sealed", "base_weights", "rows")
+    caught(
+        "integrity.samples",
+        solver(),
+        solver(),
+        seen=first(promised=promised),
+        alter=lambda look: look._replace(child_frame=None),
+    )
+    assert judge(solver(), solver(GAIN), seen=first(promised=promised))[0].verdict is Verdict.PROMOTED
+
+
 def test_numbers_that_are_none() -> None:
     nan = float("nan")
     caught(

@@ -184,6 +184,6 @@ class Seen(NamedTuple):
     answers: Mapping[str, tuple[str, ...]] = {}
     """Task of the gate or holdout split -> fingerprints of its answers (`coevo.gate.fingerprints`). The gate never holds their text."""
     promised: tuple[str, ...] = ()
-    """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", and "answers" of the gate's tasks: a lab
-    promises all it has. Where it is missing, integrity fails; where nothing was promised and neither arm has it, it is listed as not
+    """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", "rows" behind each look, and "answers" of the
+    gate's tasks: a lab promises all it has. Where it is missing, integrity fails; where nothing was promised and neither arm has it, it is listed as not
     checked."""

@@ -13,7 +13,7 @@ import numpy as np
 from coevo.evidence.types import Frame
 from coevo.gate.checks.running import absent, failed, passed
 from coevo.gate.settings import GateConfig
-from coevo.gate.types import Check, Look, Seen
+from coevo.gate.types import Check, Seen
 
 WEIGHTS = "weights"
 """In `declared`: another starting point."""
@@ -110,7 +110,11 @@ def samples(config: GateConfig, seen: Seen) -> Check:
             (seen.parent.name, look.parent, look.parent_frame),
             (seen.child.name, look.child, look.child_frame),
         ):
-            problem = _problem(values, wanted, count) or (frame and _disagreement(frame, look, values))
+            problem = _problem(values, wanted, count)
+            if not problem and frame is None and "rows" in seen.promised:
+                problem = "the rows behind its numbers were promised and are missing"
+            if not problem and frame is not None:
+                problem = _disagreement(frame, values)
             if problem:
                 return failed(f"{where}, {arm}: {problem}")
     if expected["gate"] > config.looks:
@@ -174,7 +178,7 @@ def _number(value: Any) -> bool:
     return isinstance(value, int | float | np.floating | np.integer)
 
 
-def _disagreement(frame: Frame, look: Look, values: Mapping[str, tuple[float | None, ...]]) -> str:
+def _disagreement(frame: Frame, values: Mapping[str, tuple[float | None, ...]]) -> str:
     """How the rows behind a look contradict its numbers; "" if they do not."""
     codes, names = frame.words("task")
     truth = frame.numbers("truth")
