@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coevo.cli import output
+from coevo.cli import lab_more, output
 
 if TYPE_CHECKING:
     from coevo.lab.driver import Outcome
@@ -18,6 +18,8 @@ app = typer.Typer(
     help="Propose one change at a time to how a policy is trained, train it, judge it by a calibrated gate, keep what holds.",
     no_args_is_help=True,
 )
+app.command("demo")(lab_more.demo)
+app.command("compare")(lab_more.compare)
 
 Lab = Annotated[Path, typer.Argument(help="The lab's folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
