@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from coevo.evidence.rows import frame_of
@@ -111,12 +112,17 @@ def _subject(desk: Desk, name: str, against: str | None) -> Subject:
     return Subject(
         name=name,
         recipe=_trained_by(desk, name),
-        files=desk.harness.files(branch.commit),
+        files=_changeable(desk.harness.files(branch.commit)),
         sealed=sealed(desk.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
         base_weights=desk.branches.began_with(name),
         training=desk.frame(name),
         **more,
     )
+
+
+def _changeable(files: Mapping[str, str]) -> dict[str, str]:
+    """Harness files but those that the lab itself writes between rounds: a child has skills and diagnostics that its parent had not yet."""
+    return {path: digest for path, digest in files.items() if not path.startswith(("skills/", "diagnostics/"))}
 
 
 def declared(branch: Branch) -> tuple[str, ...]:
