@@ -11,7 +11,7 @@ from coevo.backtest import Known, Plain, backtest_rule, diagnostic_of, track
 from coevo.diagnostics.types import Level, Rule
 from coevo.errors import UsageError
 
-MADE = diagnostic_of(Plain("apart", "", "", "", 0.06, 0.12, term="drift(mean(reward)) - drift(mean(truth))"))
+MADE = diagnostic_of(Plain("apart", "", "", "", 0.15, 0.25, term="drift(mean(reward)) - drift(mean(truth))"))
 RULE = Rule("leaks", ("apart",), lambda found: found["apart"].level in (Level.WARN, Level.CRITICAL), "It leaks.")
 
 
@@ -20,11 +20,10 @@ def test_it_says_when_and_on_which(branches) -> None:
     assert set(found.hits) == {"leak0", "leak1", "leak2", "leak3"} and found.false_alarms == ()
     assert found.separation.auc == 1.0
     for course in found.courses:
-        assert course.looks == (2, 4, 6, 8, 10, 12) and not any(
-            course.fired[:2]
-        )  # Two looks see too few steps to compare.
+        assert course.looks == (2, 4, 6, 8, 10, 12)
+        assert not any(course.fired[:2])  # They see too few steps to compare.
         if course.known is Known.BAD:
-            assert course.first >= 6 and 0 < course.share_left <= 4 / 6
+            assert course.first >= 6 and 0 < course.share_left < 0.7
     assert json.dumps(found.to_dict())
 
 
