@@ -59,8 +59,10 @@ def test_list_and_show(coevo: Coevo, tmp_path: Path) -> None:
     listed = coevo("list", "--json", "--lab", lab(tmp_path / "lab", "noise-floor"))
     states = {row["name"]: row["state"] for row in json.loads(listed.out)["skills"]}
     assert len(states) == len(shipped()) and states["noise-floor"] == "trusted" and states["copy-trap"] == "validated"
-    plain = coevo("list")
-    assert plain.code == 0 and plain.out.splitlines()[-2:] == [f"skills: {len(states)}", "broken: 0"]
+    skill_folder(tmp_path / "mine", {"SKILL.md": "nonsense"})
+    plain = coevo("list", "--skills", "mine")
+    assert plain.code == 0 and plain.out.splitlines()[-2:] == [f"skills: {len(states)}", "broken: 1"]
+    assert "halve-rate is no skill: SKILL.md:1: must begin with" in plain.out
     shown = coevo("show", "copy-trap")
     assert "What it changes" in shown.out and "state: validated" in shown.out
     assert json.loads(coevo("show", "copy-trap", "--json").out)["sections"]["History"]
@@ -79,7 +81,7 @@ def test_test_ends_with_4_where_a_case_fails(coevo: Coevo, tmp_path: Path) -> No
     (bad / "SKILL.md").write_text("nonsense")
     assert coevo("test", bad).code == 2
     everything = coevo("test", "--skills", "mine")
-    assert everything.code == 4 and "NO SKILL" in everything.out and "failed: 1" in everything.out
+    assert everything.code == 4 and "halve-rate: NO SKILL" in everything.out and "failed: 1" in everything.out
 
 
 def test_import_then_export(coevo: Coevo, tmp_path: Path) -> None:

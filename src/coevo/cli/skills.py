@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from coevo.skills.running import Scripts
     from coevo.skills.states import Standing
     from coevo.skills.store import Shelf
-    from coevo.skills.types import Skill, Use
+    from coevo.skills.types import Skill, SkillState, Use
 
 app = typer.Typer(
     help="Skills: interventions with a trigger, a change and a check. List, show, test, import, export.",
@@ -180,7 +181,7 @@ def export(
     shelf, uses = _open(folders, labs)
     chosen = [shelf.get(name) for name in skills] if skills else shelf.skills
     with _scripts() as scripts:
-        found = [(skill, _standing(skill, shelf, uses, scripts)) for skill in chosen]
+        found = [(skill, _standing(skill, shelf, uses, scripts, enough)) for skill in chosen]
     good = [(skill, evidence_page(skill, uses, standing)) for skill, standing in found if standing.state in enough]
     left = {skill.name: standing for skill, standing in found if standing.state not in enough}
     if not good or (skills and left):
@@ -217,15 +218,18 @@ def _one(name: str, shelf: Shelf) -> Skill:
     return read_skill(name) if Path(name).is_dir() and name not in shelf.by_name else shelf.get(name)
 
 
-def _standing(skill: Skill, shelf: Shelf, uses: list[Use], scripts: Scripts) -> Standing:
+def _standing(
+    skill: Skill, shelf: Shelf, uses: list[Use], scripts: Scripts, enough: Collection[SkillState] | None = None
+) -> Standing:
+    """A skill's state. With `enough`, cases are run only where the uses alone would do."""
     from coevo.skills.states import state_of
 
-    return state_of(
-        [use for use in uses if use.skill == skill.name],
-        cases_hold=scripts.cases_hold(skill),
-        origin=shelf.origin_of(skill),
-        tombstone=shelf.tombstones.get(skill.digest, ""),
-    )
+    own = [use for use in uses if use.skill == skill.name]
+    known = {"origin": shelf.origin_of(skill), "tombstone": shelf.tombstones.get(skill.digest, "")}
+    best = state_of(own, cases_hold=True, **known)
+    if enough is not None and best.state not in enough:
+        return best
+    return best if scripts.cases_hold(skill) else state_of(own, cases_hold=False, **known)
 
 
 def _entry(skill: Skill, shelf: Shelf, standing: Standing) -> dict[str, Any]:
