@@ -159,6 +159,8 @@ def test_sketches_agree_as_often_as_sets_are_alike() -> None:
         agreed.append(float((sketch[0] == sketch[1]).mean()))
     error = math.sqrt(0.25 / (300 * SKETCHES))
     assert np.mean(agreed) == pytest.approx(np.mean(jaccard), abs=4 * error)
+    _, salted = sketches(["a b c d"] * 3, np.array([1, 1, 2], dtype=np.uint64))
+    assert (salted[0] == salted[1]).all() and (salted[0] != salted[2]).all()
     _, same = sketches(["a b c d", "a b c d", "d c b a"])
     assert (same[0] == same[1]).all() and (same[0] != same[2]).any()
 

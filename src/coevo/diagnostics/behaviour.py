@@ -68,7 +68,7 @@ def success_rose(frame: Frame) -> tuple[bool, str]:
 
 def failed_to_passed(frame: Frame, values: np.ndarray) -> tuple[float, int, np.ndarray]:
     """Mean ratio of `values` of failed to passed rollouts in the same group (geometric, over groups that have both), how many such groups there are,
-    and which rows failed. A rollout passed if it is right (`meaning_ok`; else truth, else reward, over the middle of its group's)."""
+    and which rows failed. A rollout passed if it is right (`meaning_ok`, where that tells some from others; else truth, else reward, over the middle of its group's)."""
     passed = _passed(frame)
     fine = np.isfinite(values) & (values > 0) & np.isfinite(passed) & late_rows(frame)
     logs = np.log(np.where(fine, values, 1.0))
@@ -86,7 +86,8 @@ def failed_to_passed(frame: Frame, values: np.ndarray) -> tuple[float, int, np.n
 
 def _passed(frame: Frame) -> np.ndarray:
     right = frame.numbers("meaning_ok")
-    if np.isfinite(right).mean() > 0.5:
+    known = right[np.isfinite(right)]
+    if 2 * len(known) > frame.rows and 0.01 < known.mean() < 0.99:
         return right
     _, values = level_values(frame)
     known = np.isfinite(values)

@@ -111,7 +111,8 @@ class Builder:
         keys = [_listed(given[name]) for name in ("branch", "step", "split") if name in given]
         keys.append(_listed(given["group"] if "group" in given else given["task"] if "task" in given else range(rows)))
         prompts = texts.get("prompt") or [None] * rows
-        found = text_columns(prompts, texts["response"], picked(keys, self.share, rows))
+        steps = np.array([number(value) for value in _listed(given["step"])]) if "step" in given else None
+        found = text_columns(prompts, texts["response"], picked(keys, self.share, rows), steps)
         for name, column in found.items():
             given.setdefault(name, column)
 

@@ -14,8 +14,8 @@ Of rows that are looked at in detail (`coevo.evidence.sampling`: whole groups, s
 
     text.repetition       share of 4-grams of words (of the last 1,000 words) that occurred before
     text.compress         compressed over plain size of the last 4,000 bytes (zlib, level 1); missing under 200 bytes
-    text.sketch1..4       min-wise hashes of the set of 3-grams of words: two responses agree in a column with the probability of their
-                          Jaccard similarity (Broder 1997)
+    text.sketch1..8       min-wise hashes of the set of 3-grams of words: two responses of one step agree in a column with the probability of
+                          their Jaccard similarity (`coevo.evidence.sketch`)
     text.shape            code of the normal form of the response's program (its last Python fence, its edits, or all of it where it is bare
                           code): equal solutions have equal codes
     text.copies_parent    1 where that program is one that the prompt shows; missing where it shows none
@@ -128,10 +128,13 @@ class Text(NamedTuple):
 
 
 def text_columns(
-    prompts: Sequence[str | None], responses: Sequence[str | None], detailed: np.ndarray
+    prompts: Sequence[str | None],
+    responses: Sequence[str | None],
+    detailed: np.ndarray,
+    steps: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Columns `text.NAME`, float64 of (rows,), of rows with these texts; NaN where there is no response. `detailed`, bool of (rows,),
-    says of which rows the second half of the table is computed."""
+    says of which rows the second half of the table is computed; `steps`, float64 of (rows,), salts the sketches."""
     n = len(responses)
     out = {name: np.full(n, np.nan) for name in (*EVERY_ROW, *IN_DETAIL)}
     there = [i for i, text in enumerate(responses) if text is not None]
@@ -142,7 +145,8 @@ def text_columns(
         out[name][there] = column
     if chosen := [i for i in there if detailed[i]]:
         texts = [responses[i] or "" for i in chosen]
-        repetition, sketch = sketches(texts)
+        salts = None if steps is None else np.nan_to_num(steps[chosen]).view(np.uint64)
+        repetition, sketch = sketches(texts, salts)
         out["text.repetition"][chosen] = repetition
         for k in range(SKETCHES):
             out[f"text.sketch{k + 1}"][chosen] = sketch[:, k]

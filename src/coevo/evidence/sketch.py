@@ -2,7 +2,8 @@
 
 A text's *sketch* is a few min-wise hashes of its set of 3-grams. Two texts agree in one of them with the probability of their sets'
 Jaccard similarity (Broder 1997, "On the resemblance and containment of documents"), so the mean similarity of thousands of pairs is a
-count of equal numbers, without a single pair being compared.
+count of equal numbers, without a single pair being compared. What texts have in common they have in common under one hash function in all pairs at
+once, which makes one function a poor judge; the functions therefore change with a salt (a row's step), within which alone texts are compared.
 """
 
 from __future__ import annotations
@@ -12,18 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-SKETCHES = 4
+SKETCHES = 8
 MOST_WORDS = 1_000
 """Last words of a text that are looked at."""
 
-_MULTIPLIERS = np.array(
-    [0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], dtype=np.uint64
-)
-_ADDENDS = np.array([0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63, 0x2545F4914F6CDD1D, 0xFF51AFD7ED558CCD], dtype=np.uint64)
 
-
-def sketches(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(repetition of (texts,), sketches of (texts, SKETCHES)), float64. Repetition is NaN under 8 words, a sketch under 1 word."""
+def sketches(texts: Sequence[str], salts: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """(repetition of (texts,), sketches of (texts, SKETCHES)), float64. Repetition is NaN under 8 words, a sketch under 1 word. Sketches can be compared
+    among texts of equal salt (uint64 of (texts,); none: all)."""
     words = [text[-20 * MOST_WORDS :].encode("utf-8", "surrogatepass").split()[-MOST_WORDS:] for text in texts]
     counts = np.array([len(found) for found in words], dtype=np.int64)
     repetition = np.full(len(texts), np.nan)
@@ -34,7 +31,8 @@ def sketches(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     if len(hashes):
         enough = counts >= 8
         repetition[enough] = _repeated(hashes, counts)[enough]
-        sketch[counts > 0] = _least(hashes, counts)[counts > 0]
+        salts = np.zeros(len(texts), dtype=np.uint64) if salts is None else salts
+        sketch[counts > 0] = _least(hashes, counts, salts)[counts > 0]
     return repetition, sketch
 
 
@@ -71,11 +69,12 @@ def _repeated(hashes: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return 1 - distinct / np.maximum(total, 1)
 
 
-def _least(hashes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _least(hashes: np.ndarray, counts: np.ndarray, salts: np.ndarray) -> np.ndarray:
     grams, text = _grams(hashes, counts, 3)
     out = np.full((len(counts), SKETCHES), np.nan)
     there, starts = np.unique(text, return_index=True)
     for k in range(SKETCHES):
-        keys = _scrambled(grams * _MULTIPLIERS[k] + _ADDENDS[k])
+        salt = _scrambled(salts * np.uint64(SKETCHES) + np.uint64(k + 1))
+        keys = _scrambled(grams ^ salt[text])
         out[there, k] = (np.minimum.reduceat(keys, starts) >> np.uint64(12)).astype(np.float64)
     return out

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 BATCH = 4_000
-SPAN = 250_000
+SPAN = 125_000
 """Rows of a span at most."""
 _KNOWN = {*NUMBERS, *WORDS, *TEXTS}
 
