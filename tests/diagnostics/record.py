@@ -1,5 +1,5 @@
-"""Makes `data/*.jsonl.gz`: rollouts of real trainings of a tiny language model, one sound, one that went on until
-nothing was left to its entropy, one that its first update broke.
+"""Makes `data/*.jsonl.gz`: rollouts of real trainings of a tiny language model, one sound, one that settled on a
+third of the reward, one that its first update broke.
 
     python -m tests.diagnostics.record
 
@@ -20,7 +20,7 @@ DATA = Path(__file__).parent / "data"
 LEFT_OUT = ("prompt", "wall_s", "cost_usd")
 RUNS: dict[str, dict[str, Any]] = {
     "sound": {"lr": 3e-3},
-    "collapsed": {"lr": 6e-3, "steps": 60, "filter": {"name": "none"}},
+    "stuck": {"lr": 6e-3, "steps": 60, "filter": {"name": "none"}},
     "broken": {"lr": 3e-2},
 }
 

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from coevo.diagnostics.page import bars, lines_of, safe
 from coevo.diagnostics.registry import load, shipped
 from coevo.diagnostics.rules import RULES
 from coevo.diagnostics.sources import Diagnosed, diagnose_source
-from coevo.diagnostics.types import Layer, Level, Levels, Reading, Rule
+from coevo.diagnostics.types import Diagnosis, Finding, Layer, Level, Levels, Reading, Rule
 from coevo.errors import ConfigError, UsageError
 from coevo.evidence.rows import frame_of
 
@@ -30,6 +31,12 @@ ROWS = [
 ]
 PLAIN = shipped()["dead-groups"]
 FAMILIES = {"continue", "reward", "filter", "data", "hyperparameter", "episode", "checkpoint", "average"}
+
+
+def the(diagnosis: Diagnosis, id: str) -> Finding:
+    found = diagnosis.finding(id)
+    assert found is not None, id
+    return found
 
 
 def with_measure(measure, **changes):
@@ -49,20 +56,20 @@ def test_a_diagnostic_that_raises_is_unknown_and_the_others_go_on() -> None:
 
     both = {**with_measure(broken), "dead-groups": PLAIN}
     found = diagnose(frame_of(ROWS), diagnostics=both)
-    assert found.finding("x").level is Level.UNKNOWN and "ZeroDivisionError: oh" in found.unknown["x"]
-    assert found.finding("dead-groups").level is Level.OK
+    assert the(found, "x").level is Level.UNKNOWN and "ZeroDivisionError: oh" in found.unknown["x"]
+    assert the(found, "dead-groups").level is Level.OK
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "much", [1], np.float64("nan")])
 def test_what_is_no_number_is_unknown(value) -> None:
     found = diagnose(frame_of(ROWS), diagnostics=with_measure(lambda f, b: Reading(value, "n")))
-    assert found.finding("x").level is Level.UNKNOWN
+    assert the(found, "x").level is Level.UNKNOWN
 
 
 def test_a_reading_becomes_plain_numbers() -> None:
-    odd = Reading(np.float32(0.5), "n" * 9999, np.int64(3), (np.int64(1),), ((np.float64(1), np.nan), (2, 0.5)))
+    odd: Any = Reading(*[np.float32(0.5), "n" * 9999, np.int64(3), (np.int64(1),), ((np.float64(1), np.nan), (2, 0.5))])
     found = diagnose(frame_of(ROWS), diagnostics=with_measure(lambda f, b: odd))
-    reading = found.finding("x").reading
+    reading = the(found, "x").reading
     assert len(reading.note) < 1000 and reading.series == ((2.0, 0.5),)
     assert json.loads(json.dumps(found.to_dict()))["findings"]["x"]["rows"] == [1]
 
@@ -210,15 +217,15 @@ def test_branches_are_diagnosed_apart_or_together(tmp_path: Path) -> None:
     path = write(tmp_path / "two.jsonl", rows)
     good, bad = diagnose_source(path)
     assert (good.name, bad.name) == ("good", "bad")
-    assert good.diagnosis.finding("dead-groups").level is Level.OK
-    assert bad.diagnosis.finding("dead-groups").level is Level.CRITICAL
-    assert bad.frame.excerpt(bad.diagnosis.finding("dead-groups").reading.rows)[0]["branch"] == "bad"
+    assert the(good.diagnosis, "dead-groups").level is Level.OK
+    assert the(bad.diagnosis, "dead-groups").level is Level.CRITICAL
+    assert bad.frame.excerpt(the(bad.diagnosis, "dead-groups").reading.rows)[0]["branch"] == "bad"
     (both,) = diagnose_source(path, together=True)
     assert both.frame.rows == len(rows)
     (one,) = diagnose_source(path, path, branch="bad", baseline_branch="good")
-    assert one.diagnosis.finding("against-baseline").level is Level.CRITICAL
-    with pytest.raises(ConfigError, match=r"'gud'. Did you mean 'good'"):
-        diagnose_source(path, branch="gud")
+    assert the(one.diagnosis, "against-baseline").level is Level.CRITICAL
+    with pytest.raises(ConfigError, match=r"'goood'\. Did you mean 'good'"):
+        diagnose_source(path, branch="goood")
 
 
 def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:

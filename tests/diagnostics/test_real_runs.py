@@ -11,7 +11,7 @@ import pytest
 from coevo.config import parse
 from coevo.diagnostics.answer import answer
 from coevo.diagnostics.diagnose import diagnose
-from coevo.diagnostics.types import Diagnosis, Level
+from coevo.diagnostics.types import Diagnosis, Finding, Level
 from coevo.evidence.opening import open_evidence
 from coevo.runs import Run
 from coevo.training.settings import Recipe
@@ -55,6 +55,12 @@ OF_EXPLOITS = {
     "starved",
     "too-hard",
 }
+
+
+def the(diagnosis: Diagnosis, id: str) -> Finding:
+    found = diagnosis.finding(id)
+    assert found is not None, id
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +114,21 @@ def test_the_answer_tells_a_leak_from_learning(diagnosed) -> None:
 def test_a_real_language_model_trained_soundly_raises_no_alarm() -> None:
     diagnosis = diagnose(open_evidence(DATA / "sound.jsonl.gz"))
     assert spoken(diagnosis, Level.CRITICAL) == set()
-    assert diagnosis.finding("learning").level is Level.OK
+    assert the(diagnosis, "learning").level is Level.OK
 
 
-def test_a_real_language_model_that_collapsed_is_named() -> None:
-    diagnosis = diagnose(open_evidence(DATA / "collapsed.jsonl.gz"))
-    assert {"entropy-collapse", "learning-rate-too-high"} <= spoken(diagnosis, *BAD)
-    assert "collapsed-by-rate" in {rule.rule for rule in diagnosis.fired}
+def test_a_real_language_model_that_an_update_broke_is_named() -> None:
+    diagnosis = diagnose(open_evidence(DATA / "broken.jsonl.gz"))
+    wanted = {"reward-collapse", "hopeless-groups", "learning-rate-too-high", "logprob-drift", "repetition"}
+    assert wanted <= spoken(diagnosis, *BAD)
+    assert {"broken-policy", "peaked-and-fell"} <= {rule.rule for rule in diagnosis.fired}
+    assert "too-hard" not in {rule.rule for rule in diagnosis.fired}
+
+
+def test_a_real_language_model_that_got_stuck_on_a_coarse_reward_is_named() -> None:
+    diagnosis = diagnose(open_evidence(DATA / "stuck.jsonl.gz"))
+    assert {"dead-groups", "reward-ties"} <= spoken(diagnosis, *BAD)
+    assert {rule.rule for rule in diagnosis.fired} == {"reward-too-coarse"}
 
 
 def test_a_sound_branch_starts_where_its_parent_does(tmp_path: Path) -> None:
@@ -126,5 +140,5 @@ def test_a_sound_branch_starts_where_its_parent_does(tmp_path: Path) -> None:
             train_toy(recipe, run)
         frames.append(open_evidence(tmp_path / str(seed)))
     diagnosis = diagnose(*frames)
-    assert diagnosis.finding("start-parity").level is Level.OK
-    assert diagnosis.finding("against-baseline").level is Level.OK
+    assert the(diagnosis, "start-parity").level is Level.OK
+    assert the(diagnosis, "against-baseline").level is Level.OK

@@ -135,7 +135,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "template",
         ("template-collapse", "solution-diversity"),
-        _any("template-collapse"),
+        lambda f: (
+            f["template-collapse"].level is Level.CRITICAL
+            or (f["template-collapse"].level is Level.WARN and f["solution-diversity"].level in _BAD)
+        ),
         "Replies to different prompts became alike: the policy answers the format and no longer the question (RAGEN-2, arXiv 2604.06268).",
         ("reward", "data", "hyperparameter"),
     ),

@@ -43,7 +43,7 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
 
 def _at_once(course: Course) -> float:
     """The last third against the very first steps: who learns within them is flat afterwards."""
-    few, k = max(2, len(course.steps) // 20), len(course.steps) // 3
+    few, k = 2, len(course.steps) // 3
     se = course.noise * math.sqrt(1 / few + 1 / k)
     return float(course.means[-k:].mean() - course.means[:few].mean()) / se if se else 0.0
 
@@ -56,7 +56,7 @@ DIAGNOSTIC = Diagnostic(
     id="learning",
     title="Is it learning",
     layer=Layer.SCORE,
-    formula="(late - early) / SE of truth (max(0, truth - parent_fitness) where there are parents; reward, where truth is known for less than half), last third against the first third, or the first twentieth of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
+    formula="(late - early) / SE of truth (max(0, truth - parent_fitness) where there are parents; reward, where truth is known for less than half), last third against the first third, or the first two of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
     source="ours; two and four standard errors",
     needs=("truth|reward", "step"),
     levels=Levels(1.96, -4.0),

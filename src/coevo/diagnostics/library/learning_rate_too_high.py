@@ -1,4 +1,4 @@
-"""Entropy that is gone within a few steps."""
+"""A policy that a few steps turned into another one."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from coevo.diagnostics.types import Case, Diagnostic, Layer, Level, Levels, Read
 from coevo.evidence.types import Frame
 
 FEW = 5
-"""Steps within which no healthy policy loses most of its entropy."""
+"""Steps within which no healthy policy loses most of its entropy, or doubles it."""
 FEWEST = 10
 
 
@@ -25,15 +25,15 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
         return Reading(None, f"{name} is {number(start)} at the first step", course.n, (), course.series)
     total = np.concatenate([[0.0], np.cumsum(means)])
     first = np.arange(count - FEW)
-    # Before: up to five steps that end at i. After: up to five that begin five steps later. One step's noise makes no fall.
+    # Before: up to five steps that end at i. After: up to five that begin five steps later. One step's noise makes no change.
     low = np.maximum(0, first - FEW + 1)
     before = (total[first + 1] - total[low]) / (first + 1 - low)
     high = np.minimum(count, first + 2 * FEW)
     after = (total[high] - total[first + FEW]) / (high - first - FEW)
-    falls = (before - after) / start
-    worst = int(falls.argmax())
-    note = f"within {FEW} steps from step {int(course.steps[worst])} on, {name} fell from {number(float(before[worst]))} to {number(float(after[worst]))}"
-    return Reading(max(0.0, float(falls[worst])), note, course.n, (), course.series)
+    changes = np.abs(before - after) / start
+    worst = int(changes.argmax())
+    note = f"within {FEW} steps from step {int(course.steps[worst])} on, {name} went from {number(float(before[worst]))} to {number(float(after[worst]))}"
+    return Reading(float(changes[worst]), note, course.n, (), course.series)
 
 
 def _run(entropy):
@@ -46,7 +46,7 @@ DIAGNOSTIC = Diagnostic(
     id="learning-rate-too-high",
     title="Learning rate too high",
     layer=Layer.POLICY,
-    formula="largest fall of mean entropy per token (or of -logprob_mean) within five steps, means of up to five steps on both sides, over its value at the first step",
+    formula="largest change of mean entropy per token (or of -logprob_mean) within five steps, means of up to five steps on both sides, over its value at the first step",
     source="ours; measured on runs with a rate a hundred times too high, docs/diagnose.md",
     needs=("entropy_mean|logprob_mean", "step"),
     levels=Levels(0.65, 0.85),
@@ -56,6 +56,7 @@ DIAGNOSTIC = Diagnostic(
     cases=(
         Case("gone in five steps", _run(lambda step: 2.0 if step < 4 else 0.05), Level.CRITICAL),
         Case("most in five steps", _run(lambda step: 2.0 if step < 20 else 0.45), Level.WARN),
+        Case("noise after one update", _run(lambda step: 0.8 if step < 2 else 1.9), Level.CRITICAL),
         Case("gone in sixty", _run(lambda step: 2.0 * (1 - step / 61)), Level.OK),
         Case("stays", _run(lambda step: 1.0), Level.OK),
     ),

@@ -17,31 +17,30 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     steps = frame.numbers("step")
     tasks = frame.words("task" if frame.has("task") else "group").codes
     sketches = [frame.numbers(name) for name in frame.numbers_by_name if name.startswith("text.sketch")]
-    known = np.isfinite(sketches[0]) & (tasks >= 0)
+    known = np.isfinite(sketches[0]) & (tasks >= 0) & np.isfinite(steps)
     now = known & late_rows(frame, mask=known)
-    across = inside = pairs = same = 0.0
-    for sketch in sketches:
-        found = _agreement(steps[now], tasks[now], sketch[now])
-        across, pairs = across + found[0].sum(), pairs + found[1].sum()
-        inside, same = inside + found[2].sum(), same + found[3].sum()
+    names = np.unique(steps[known])
+    found = sum(_agreement(steps[known], tasks[known], sketch[known]) for sketch in sketches)
+    across, pairs, inside, same = found[:, names >= steps[now].min()].sum(axis=1) if now.any() else np.zeros(4)
     if pairs < FEW * len(sketches):
         return unknown(
             f"{pairs / len(sketches):,.0f} pairs of late responses to different tasks of one step; it takes {FEW}",
             int(now.sum()),
         )
     value = float(across / pairs)
-    course = _course(steps[known], tasks[known], sketches[0][known])
+    there = found[1] > 0
+    course = Course(names[there], found[0][there] / found[1][there], found[1][there])
     note = f"late responses to different tasks share {value:.0%} of their 3-grams"
     if same:
         note += f", to the same task {inside / same:.0%}"
-    if (found := change(course)) is not None:
-        note += f"; early across tasks {found.early:.0%}"
+    if (early := change(course)) is not None:
+        note += f"; early across tasks {early.early:.0%}"
     return Reading(value, note, int(now.sum()), _examples(frame, now, sketches[0]), thinned(course.steps, course.means))
 
 
-def _agreement(steps: np.ndarray, tasks: np.ndarray, sketch: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Per step: pairs of different tasks that agree, all such pairs, pairs of one task that agree, all such pairs."""
-    _, step = np.unique(np.nan_to_num(steps, nan=-1.0), return_inverse=True)
+def _agreement(steps: np.ndarray, tasks: np.ndarray, sketch: np.ndarray) -> np.ndarray:
+    """float64 of (4, steps): pairs of different tasks that agree, all such pairs, pairs of one task that agree, all such pairs."""
+    _, step = np.unique(steps, return_inverse=True)
     _, mark = np.unique(sketch, return_inverse=True)
     _, task = np.unique(tasks, return_inverse=True)
     size = int(step.max(initial=-1)) + 1
@@ -54,14 +53,8 @@ def _agreement(steps: np.ndarray, tasks: np.ndarray, sketch: np.ndarray) -> tupl
         return np.bincount(step[first], weights=counts * (counts - 1.0), minlength=size)
 
     all_pairs, of_task = pairs(), pairs(task)
-    return pairs(mark) - pairs(task, mark), all_pairs - of_task, pairs(task, mark), of_task
-
-
-def _course(steps: np.ndarray, tasks: np.ndarray, sketch: np.ndarray) -> Course:
-    across, pairs, _, _ = _agreement(steps, tasks, sketch)
-    there = pairs > 0
-    names = np.unique(np.nan_to_num(steps, nan=-1.0))
-    return Course(names[there], across[there] / pairs[there], pairs[there])
+    alike = pairs(task, mark)
+    return np.stack([pairs(mark) - alike, all_pairs - of_task, alike, of_task])
 
 
 def _examples(frame: Frame, now: np.ndarray, sketch: np.ndarray) -> tuple[int, ...]:
