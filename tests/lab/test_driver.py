@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from coevo.errors import ConfigError, GateBlocked, UsageError
-from coevo.evidence.rows import frame_of
+from coevo.errors import ConfigError, UsageError
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import Ended, Outcome, approve, calibrate_lab, new_lab, read_lab, run_lab
 from coevo.lab.ledger import Ledger
@@ -23,7 +22,7 @@ from coevo.lab.proposals import proposal_dict
 from coevo.lab.types import BranchState, Change, DiagnosticProposal, Family
 from coevo.runs import Run
 from coevo.training.opening import Setup
-from tests.lab.small_lab import SMALL, Plan, config, digest, kinds, proposal
+from tests.lab.small_lab import Plan, config, digest, kinds, proposal
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the git binary")
 
@@ -85,8 +84,6 @@ def test_closed_and_opened_again_between_any_two_actions(whole: Path, tmp_path: 
 def test_killed_in_training_and_in_judging(tmp_path: Path) -> None:
     script = tmp_path / "plan.jsonl"
     script.write_text(json.dumps([proposal_dict(proposal())]) + "\n")
-    settings = tmp_path / "lab.json"
-    settings.write_text(json.dumps({**SMALL, "agent": {"kind": "scripted", "script": str(script)}}))
     paths = [tmp_path / name for name in ("killed", "calm")]
     for path in paths:
         new_lab(config(agent={"kind": "scripted", "script": str(script)}), path)
@@ -161,8 +158,6 @@ def test_a_person_is_asked_and_can_say_no(tmp_path: Path) -> None:
     outcome = lab(path, Plan([[proposal()]]), gate=says(Verdict.PROMOTED), approve="all", calibration=0)
     assert (outcome.ended, outcome.exit_code) == (Ended.WAITING, 4)
     assert "design" in outcome.message
-    with pytest.raises(GateBlocked, match="approve"):
-        raise GateBlocked(outcome.message)
     stages = []
     while outcome.ended is Ended.WAITING:
         stages.append(approve(path, yes=len(stages) < 2))
@@ -187,10 +182,10 @@ def test_steps_are_reserved_before_a_round(tmp_path: Path) -> None:
         tmp_path / "lab",
         Plan([[proposal()]] * 9),
         gate=says(Verdict.REJECTED),
-        budget={"rounds": 9, "steps": 30},
+        budget={"rounds": 9, "steps": 29},
         calibration=0,
     )
-    assert outcome.ledger.rounds == 2 and outcome.ledger.steps_spent == 30
+    assert outcome.ledger.rounds == 1 and outcome.ledger.steps_spent == 18
     assert "does not pay another round" in outcome.message
 
 
@@ -199,7 +194,7 @@ def test_a_spent_budget_ends_in_a_report(tmp_path: Path) -> None:
         tmp_path / "lab",
         Plan([[proposal()]]),
         gate=says(Verdict.REJECTED),
-        budget={"rounds": 3, "tokens": 12_000},
+        budget={"rounds": 3, "tokens": 100},
         calibration=0,
     )
     assert "tokens" in outcome.ledger.exhausted and outcome.ledger.rounds < 3
@@ -244,10 +239,6 @@ def test_a_gap_brings_a_diagnostic_that_must_prove_itself(tmp_path: Path) -> Non
     outcome = lab(tmp_path / "lab", agent, gate=says(Verdict.INVALID), budget={"rounds": 2}, calibration=0)
     (admission,) = outcome.ledger.admissions
     assert not admission["admitted"] and admission["table"]["diagnostic"] == "new-eye"
-    frozen = lab(
-        tmp_path / "frozen", agent, gate=says(Verdict.INVALID), budget={"rounds": 2}, calibration=0, frozen_harness=True
-    )
-    assert not frozen.ledger.admissions
 
 
 def test_settings_that_can_promote_nothing_are_refused(tmp_path: Path) -> None:
@@ -281,4 +272,3 @@ def test_the_gates_looks_are_read_again_after_a_kill(tmp_path: Path) -> None:
             assert look.child_frame is not None and look.child_frame.rows == 12
             total = sum(v for values in look.child.values() for v in values if v is not None)
             assert float(look.child_frame.numbers("truth").sum()) == pytest.approx(total)
-    assert frame_of([]).rows == 0

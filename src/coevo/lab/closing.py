@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from coevo.diagnostics.types import Diagnosis
-from coevo.errors import UsageError
+from coevo.errors import BudgetSpent, UsageError
 from coevo.gate.types import Judgement, Verdict
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.judging import measured_rows
@@ -180,18 +180,28 @@ def report(desk: Desk, action: Report) -> None:
     """Measure the final branch and the start on the report split, once, and write the report."""
     from coevo.lab.report import write_report
 
+    found: dict[str, Any] = {"final": action.final, "start": action.start, "samples": None, "why": ""}
     rows: list[dict[str, Any]] = []
-    found: dict[str, Any] = {"final": action.final, "start": action.start, "samples": None}
-    if action.final != action.start:
-        config = desk.config
-        tasks = desk.measurer.tasks("report")
-        samples = config.gate.samples * config.gate.looks
-        seed = stream_seed(config.seed, "report") % 2**62
-        arms = {}
-        for name in (action.start, action.final):
-            measured = measured_rows(desk, desk.branches.path(name), "report", tasks, samples, seed)
-            rows += [{**row, "branch": name} for row in measured]
-            arms[name] = {task: list(values) for task, values in samples_of(measured, tasks).items()}
-        found["samples"] = arms
+    if action.final == action.start:
+        found["why"] = "no branch was promoted"
+    else:
+        try:
+            found["samples"], rows = _last_look(desk, action)
+        except BudgetSpent as e:
+            found["why"] = f"nothing was left for the last measurement: {e}"
     desk.commit(Fact("reported", found), rows=rows)
     write_report(desk.run, desk.config)
+
+
+def _last_look(desk: Desk, action: Report) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Truth of both arms by task, and the rows behind it."""
+    config = desk.config
+    tasks = desk.measurer.tasks("report")
+    samples = config.gate.samples * config.gate.looks
+    seed = stream_seed(config.seed, "report") % 2**62
+    arms, rows = {}, []
+    for name in (action.start, action.final):
+        measured = measured_rows(desk, desk.branches.path(name), "report", tasks, samples, seed)
+        rows += [{**row, "branch": name} for row in measured]
+        arms[name] = {task: list(values) for task, values in samples_of(measured, tasks).items()}
+    return arms, rows

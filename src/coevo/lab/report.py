@@ -86,7 +86,7 @@ def rows_of(ledger: Ledger, number: int) -> list[dict[str, Any]]:
 
 def _final(last: dict[str, Any], config: LabConfig) -> dict[str, Any]:
     """The final branch against the start on the report split: a paired interval over tasks, made once."""
-    found = {name: last.get(name) for name in ("final", "start")}
+    found = {name: last.get(name) for name in ("final", "start", "why")}
     samples = last.get("samples")
     if not samples:
         return found
@@ -145,7 +145,8 @@ def markdown(data: dict[str, Any]) -> str:
 
 def _headline(final: dict[str, Any]) -> list[str]:
     if "difference" not in final:
-        return ["No branch was promoted: the lab ends with the policy it began with."]
+        said = final.get("why") or "it could not be measured"
+        return [f"Final branch: {final.get('final')}. The final branch and the start were not compared: {said}."]
     return [
         (
             f"Final branch {final['final']} against the start {final['start']}, on {final['tasks']} report tasks that nothing else has touched: "
