@@ -16,6 +16,7 @@ from coevo.cli import output
 if TYPE_CHECKING:
     from coevo.runs import Budget
     from coevo.trajectories.sampling import Progress
+    from coevo.trajectories.settings import SynthConfig
     from coevo.trajectories.synth import Synthesis, SynthResult
 
 LINE_EVERY_S = 5.0
@@ -67,17 +68,9 @@ def synth(
     ends it early gives a smaller data set. Exit code 1 when it was interrupted before there was one, 3 when the budget buys
     nothing, 4 when --strict found contamination.
     """
-    from coevo.config import parse, read_yaml, with_sets
-    from coevo.errors import UsageError
     from coevo.runs import parse_budget
-    from coevo.trajectories.settings import SynthConfig
     from coevo.trajectories.synth import Setup, begin
 
-    if workers is not None and pool is not None:
-        raise UsageError("--workers and --pool say the same thing; give one of them")
-    given: dict[str, Any] = with_sets(read_yaml(config) if config else {}, sets or [])
-    given |= {name: value for name, value in (("seed", seed), ("samples", samples)) if value is not None}
-    settings = parse(SynthConfig, given, where=str(config) if config else "synthesis settings")
     limits = parse_budget(budget or "")
     setup = Setup.of(
         tasks or (),
@@ -86,12 +79,30 @@ def synth(
         runs=tuple(map(str, runs or ())),
         against=tuple(against or ()),
         strict=strict,
-        settings=settings,
-        pool=pool or (f"local:{workers}" if workers else "local"),
+        settings=_settings(config, sets or [], seed=seed, samples=samples),
+        pool=_pool(pool, workers),
         command=shlex.join(["coevo", *sys.argv[1:]]),
     )
     with begin(setup, limits, out or _free()) as synthesis:
         see_through(synthesis, json=json)
+
+
+def _settings(config: Path | None, sets: list[str], **flags: int | None) -> SynthConfig:
+    """Of the file, changed by `--set` and by the flags that were given."""
+    from coevo.config import parse, read_yaml, with_sets
+    from coevo.trajectories.settings import SynthConfig
+
+    given: dict[str, Any] = with_sets(read_yaml(config) if config else {}, sets)
+    given |= {name: value for name, value in flags.items() if value is not None}
+    return parse(SynthConfig, given, where=str(config) if config else "synthesis settings")
+
+
+def _pool(pool: str | None, workers: int | None) -> str:
+    from coevo.errors import UsageError
+
+    if workers is not None and pool is not None:
+        raise UsageError("--workers and --pool say the same thing; give one of them")
+    return pool or (f"local:{workers}" if workers else "local")
 
 
 def see_through(synthesis: Synthesis, *, json: bool) -> SynthResult:

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coevo.episodes.standing import best_turn, truth_of
-from coevo.episodes.types import Rollout, Turn
+from coevo.episodes.types import Judged, Rollout, Turn
 from coevo.evaluation.types import Evaluation, Outcome
 from coevo.tasks.types import Kind
 
@@ -65,7 +65,6 @@ def evidence_row(
     evaluation = judged.evaluation if judged else None
     measured = not rollout.unmeasured
     logprobs = [value for turn in rollout.turns for value in turn.logprobs]
-    parent = rollout.state.context.parent
     return {
         "schema": SCHEMA,
         "run": run,
@@ -95,7 +94,15 @@ def evidence_row(
         "unmeasured_reason": rollout.unmeasured or reason,
         "wall_s": rollout.wall_s,
         "cost_usd": cost_usd,
-        "parent_fitness": parent.fitness,
+        **_of_evolution(rollout, judged),
+    }
+
+
+def _of_evolution(rollout: Rollout, judged: Judged | None) -> dict[str, Any]:
+    """The columns of tasks of program evolution: what was there, and what the episode is known by."""
+    evaluation = judged.evaluation if judged else None
+    return {
+        "parent_fitness": rollout.state.context.parent.fitness,
         "fitness": evaluation.fitness if evaluation else None,
         "correctness": evaluation.correctness if evaluation else None,
         "efficiency": evaluation.efficiency if evaluation else None,
