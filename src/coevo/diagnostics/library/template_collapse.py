@@ -20,7 +20,7 @@ def measure(frame: Frame, baseline: Frame | None) -> Reading:
     known = np.isfinite(sketches[0]) & (tasks >= 0) & np.isfinite(steps)
     now = known & late_rows(frame, mask=known)
     names = np.unique(steps[known])
-    found = sum(_agreement(steps[known], tasks[known], sketch[known]) for sketch in sketches)
+    found = np.sum([_agreement(steps[known], tasks[known], sketch[known]) for sketch in sketches], axis=0)
     across, pairs, inside, same = found[:, names >= steps[now].min()].sum(axis=1) if now.any() else np.zeros(4)
     if pairs < FEW * len(sketches):
         return unknown(
