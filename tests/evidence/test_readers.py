@@ -151,6 +151,13 @@ def test_roll_dumps(tmp_path: Path) -> None:
     assert frame.excerpt([30])[0]["response"] == ROWS[30]["response"]
 
 
+def test_roll_dumps_of_chats_without_a_prompt(tmp_path: Path) -> None:
+    lines = {"global_step": [4, 4], "messages": ["[1]", "[2]"], "responses": ["a", "b"], "scores": [0.5, 1.0]}
+    frame = open_evidence(writers.jsonl(tmp_path / "a.jsonl", [lines, {**lines, "scores": [1.0]}]))
+    assert frame.rows == 2 and [row["prompt"] for row in frame.excerpt([0, 1])] == ["[1]", "[2]"]
+    assert "line 2: columns of different lengths" in frame.notes[0]
+
+
 def test_agentic_roll_dumps(tmp_path: Path) -> None:
     frame, plain = open_evidence(writers.roll_agentic(tmp_path / "dump", ROWS)), frame_of(ROWS)
     assert same(frame.numbers("reward"), plain.numbers("reward")) and same(frame.groups, plain.groups)

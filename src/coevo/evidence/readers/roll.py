@@ -45,6 +45,8 @@ def unfold(record: Record) -> list[Record] | None:
         return [_opened(dict(record))]
     if any(len(value) != len(step) for value in lists.values()):
         return None
+    if "prompt" not in lists and "messages" in lists:
+        lists["prompt"] = lists["messages"]
     names = [name for name in lists if name not in _HIDDEN]
     return [_opened(dict(zip(names, values, strict=True))) for values in zip(*(lists[n] for n in names), strict=True)]
 
