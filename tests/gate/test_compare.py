@@ -166,5 +166,16 @@ def test_a_branch_of_a_lab_has_a_short_name(files: tuple[str, str], tmp_path: Pa
         folder.mkdir(parents=True)
         (folder / "rows.jsonl").write_text(Path(path).read_text())
     assert compare_evidence(f"{tmp_path}/lab:b0", f"{tmp_path}/lab:b1").verdict is Verdict.PROMOTED
+    with pytest.raises(UsageError, match="no rows of a branch or run 'b9'"):
+        compare_evidence(f"{a}:b9", a)
     with pytest.raises(UsageError, match="no evidence at"):
-        compare_evidence(f"{tmp_path}/lab:b9", a)
+        compare_evidence(f"{tmp_path}/nowhere:b0", a)
+
+
+def test_branches_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    rows = [*rollouts(branch="old"), *rollouts(0.2, branch="new")]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert compare_evidence(f"{path}:old", f"{path}:new").verdict is Verdict.PROMOTED
+    mixed = compare_evidence(f"{path}:old", path)
+    assert any("holds 2 branches (new, old)" in w for w in mixed.warnings)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo.gate.checks.integrity import changed_leaves
@@ -164,6 +164,34 @@ def test_a_broken_test_promotes_nothing(part: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(deciding, part, broken)
     found, _ = judge(solver(), solver(0.3))
     assert found.verdict is Verdict.UNMEASURED and "the test itself failed" in found.reasons[0]
+
+
+garbage = st.sampled_from([None, 3, "x", float("nan"), {}, {"gate-0": (float("inf"),)}, {"gate-0": "yes"}, ((1, 2),)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    part=st.sampled_from(
+        ["parent", "child", "number", "split", "child_frame", "recipe", "sealed", "origins", "training"]
+    ),
+    what=garbage,
+)
+def test_nonsense_is_never_promoted_and_never_raises(part: str, what: Any) -> None:
+    """A driver with a bug, or a branch that left something strange, in an otherwise convincing case."""
+    seen = first(tasks=TASKS[:14], holdout=HOLDOUT[:14])
+    if part in ("recipe", "sealed", "origins", "training"):
+        seen = seen._replace(child=replace(seen.child, **{part: what}))
+        step = next_step(FAST, seen)
+        assert isinstance(step, Ask) or step.verdict in (Verdict.INVALID, Verdict.UNMEASURED)
+        return
+    step = next_step(FAST, seen)
+    assert isinstance(step, Ask)
+    look = look_at(step, solver(), solver(0.4))._replace(**{part: what})
+    judged = next_step(FAST, seen._replace(looks=(look,)))
+    if part == "child_frame" and what is None:
+        return
+    assert isinstance(judged, Judgement) and judged.verdict in (Verdict.INVALID, Verdict.UNMEASURED)
+    json.dumps(judged.to_dict(), allow_nan=False)
 
 
 leaves = st.recursive(

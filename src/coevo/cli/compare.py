@@ -20,7 +20,7 @@ WORDS = {
 
 
 def compare(
-    a: Annotated[str, typer.Argument(help="Rollouts of the old policy: a file, a folder, a run, or LAB:BRANCH.")],
+    a: Annotated[str, typer.Argument(help="Rollouts of the old policy: a file, a folder, a run, or SOURCE:BRANCH.")],
     b: Annotated[str, typer.Argument(help="Rollouts of the new one, on the same tasks.")],
     metric: Annotated[str, typer.Option(help="truth, reward or fitness.")] = "truth",
     split: Annotated[

@@ -73,11 +73,8 @@ class _Arm(NamedTuple):
 
 
 def compare_evidence(a: str | Path, b: str | Path, **options: Any) -> Paired:
-    """`compare` of two sources: files, folders, runs, or LAB:BRANCH. Options as there."""
-    from coevo.evidence.opening import open_evidence
-
-    first, second = (open_evidence(_path(source)) for source in (a, b))
-    return compare(first, second, names=(str(a), str(b)), **options)
+    """`compare` of two sources: files, folders, runs, or SOURCE:BRANCH (a branch of a lab, or of a file that holds several). Options as there."""
+    return compare(_opened(a), _opened(b), names=(str(a), str(b)), **options)
 
 
 def compare(
@@ -149,13 +146,20 @@ def compare(
     )
 
 
-def _path(source: str | Path) -> Path:
-    """A path, or LAB:BRANCH, the training run of a lab's branch."""
-    path = Path(source)
-    lab, colon, branch = str(source).rpartition(":")
-    if not path.exists() and colon and (inner := Path(lab) / BRANCHES / branch).is_dir():
-        return inner
-    return path
+def _opened(source: str | Path) -> Frame:
+    from coevo.evidence.opening import open_evidence
+
+    base, colon, branch = str(source).rpartition(":")
+    if not colon or Path(source).exists() or not Path(base).exists():
+        return open_evidence(source)
+    if (run := Path(base) / BRANCHES / branch).is_dir():
+        return open_evidence(run)
+    frame = open_evidence(base)
+    mask = frame.is_word("branch", branch) | frame.is_word("run", branch)
+    if not mask.any():
+        known = _few({*frame.words("branch").values, *frame.words("run").values})
+        raise UsageError(f"no rows of a branch or run {branch!r} in {base}; it has {known}")
+    return frame.where(mask)
 
 
 def _common_split(a: Frame, b: Frame, names: tuple[str, str]) -> str:
@@ -225,6 +229,12 @@ def _odd(arms: Sequence[_Arm], tasks: Sequence[str], metric: str) -> list[str]:
     if _same_rows(a.frame, b.frame):
         found.append("both sides are the same rows: this compares a file with itself")
     for arm in arms:
+        codes, values = arm.frame.words("branch" if arm.frame.has("branch") else "run")
+        several = [values[i] for i in np.unique(codes[codes >= 0])]
+        if len(several) > 1:
+            found.append(
+                f"{arm.name} holds {len(several)} branches ({_few(several)}), taken together; one is SOURCE:BRANCH"
+            )
         per_task = arm.frame.rows / max(1, len(arm.tasks))
         if per_task < FEW_SAMPLES:
             found.append(f"{arm.name} has {per_task:.1f} samples a task; more tasks help most, then more samples")

@@ -173,12 +173,16 @@ def _forced(
     """A verdict without the test's word; what was measured is reported all the same where it can be."""
     bad = (Status.FAILED, Status.BROKEN, Status.UNMEASURED)
     reasons = [f"{check.name}: {check.reason}" for check in checks if check.status in bad]
-    found = None
-    if gate and all(check.status is not Status.FAILED for check in checks if check.name == "integrity.samples"):
-        plan = Plan.of(config, config.alpha)
-        paths = cumulated(gate[: config.looks], seen.tasks)
-        found = estimate(plan, paths, seed=stream_seed(seen.seed, "gate test", seen.child.name) % 2**63)
-    return _judgement(seen, verdict, reasons, checks, found, len(gate), _goal(config, seen), None)
+    sound = any(check.name == "integrity.samples" and check.status is Status.PASSED for check in checks)
+    found = goal = None
+    if gate and sound:
+        try:
+            plan, goal = Plan.of(config, config.alpha), _goal(config, seen)
+            seed = stream_seed(seen.seed, "gate test", seen.child.name) % 2**63
+            found = estimate(plan, cumulated(gate, seen.tasks), seed=seed)
+        except Exception as e:  # The verdict stands without the numbers.
+            reasons.append(f"the difference could not be computed: {type(e).__name__}: {e}")
+    return _judgement(seen, verdict, reasons, checks, found, len(gate), goal, None)
 
 
 def _judgement(
@@ -192,7 +196,10 @@ def _judgement(
     needed: int | None,
 ) -> Judgement:
     unchecked = [f"{check.name}: {check.reason}" for check in checks if check.status is Status.UNKNOWN]
-    lost = [sum(counts) for counts in zip(*(counts_of(look.child) for look in seen.looks), strict=True)]
+    sound = found is not None
+    lost = (
+        [sum(counts) for counts in zip(*(counts_of(look.child) for look in seen.looks), strict=True)] if sound else []
+    )
     known = found if found is not None and found.tasks else None
     return Judgement(
         verdict=verdict,
