@@ -90,14 +90,9 @@ def seen_of(desk: Desk, action: Judge) -> Seen:
         calibration=ledger.calibration,
         seed=config.seed,
         share=1 / siblings,
-        answers=_answers(desk),
+        answers=desk.measurer.answers(),
         promised=PROMISED,
     )
-
-
-def _answers(desk: Desk) -> dict[str, tuple[str, ...]]:
-    found = getattr(desk.measurer, "answers", None)
-    return found() if found is not None else {}
 
 
 def _subject(desk: Desk, name: str, against: str | None) -> Subject:

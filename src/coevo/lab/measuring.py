@@ -40,6 +40,10 @@ class Measurer(Protocol):
         """Name -> SHA-256 of everything that decides what truth is."""
         ...
 
+    def answers(self) -> Mapping[str, tuple[str, ...]]:
+        """Task of the gate or the holdout -> fingerprints of its answers, by which they are found in training data."""
+        ...
+
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
         """`samples` fresh rollouts of a branch's policy (its training run's folder) on each task: evidence rows of that split."""
         ...
@@ -87,6 +91,9 @@ class ToyMeasurer:
         text = Path(toy_world.__file__).read_bytes()
         splits = "\n".join(task for split in SPLITS for task in self.tasks(split))
         return {"judge": hashlib.sha256(text).hexdigest(), "tasks": hashlib.sha256(splits.encode()).hexdigest()}
+
+    def answers(self) -> Mapping[str, tuple[str, ...]]:
+        return {}  # An edit of the toy world is a word; there is nothing to copy.
 
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
         from coevo.training.rewards import reward_of
@@ -174,6 +181,16 @@ class EngineMeasurer:
 
     def judge(self) -> Mapping[str, str]:
         return {"judge": self.digest}
+
+    def answers(self) -> Mapping[str, tuple[str, ...]]:
+        from coevo.gate.fingerprints import fingerprints
+
+        found = {}
+        for split in ("gate", "holdout"):
+            for name in self.by_split[split]:
+                if (reference := self.known[name].reference) is not None:
+                    found[name] = fingerprints([text for _, text in reference.files], programs=[reference.id])
+        return found
 
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
         from coevo.engines.opening import open_engine

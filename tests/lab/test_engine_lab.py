@@ -1,0 +1,94 @@
+"""A lab of trainer grpo: a real tiny model is trained, measured on hidden tests and judged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from coevo.errors import ConfigError, GateBlocked
+from coevo.gate.types import Ask, Judgement, Seen, Verdict
+from coevo.lab.driver import Ended, new_lab, read_lab, run_lab
+from coevo.lab.types import BranchState, Change, Family
+from coevo.runs import Run
+from coevo.training.opening import Setup
+from tests.lab.small_lab import Plan, config, proposal
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the git binary")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory):
+    pytest.importorskip("torch", reason="training needs torch (extra train)")
+    from tests.training.tiny_policy import make_policy, write_task
+
+    root = tmp_path_factory.mktemp("engine")
+    digits = {"train": [(4, 7, 2)], "gate": [(1, 5, 5), (3, 3, 9)], "holdout": [(2, 8, 1)], "report": [(6, 0, 4)]}
+    tasks = {
+        split: [str(write_task(root / f"{split}{i}", some)) for i, some in enumerate(many)]
+        for split, many in digits.items()
+    }
+    recipe = {
+        "trainer": "grpo",
+        "base": str(make_policy(root / "policy", steps=15)),
+        "groups": 2,
+        "group_size": 4,
+        "lr": 3e-3,
+        "episode": {"max_tokens": 40},
+        "reward": {"parts": {"absolute": 1.0}},
+        "pool": "inline",
+        "engine": {"device": "cpu"},
+    }
+    return {
+        "recipe": recipe,
+        "tasks": tasks,
+        "steps": 2,
+        "calibration": 0,
+        "budget": {"rounds": 2},
+        "gate": {"min_tasks": 2, "samples": 2, "holdout": False},
+        "prune": {"rungs": 1},
+    }
+
+
+def test_branches_go_on_from_the_parents_checkpoint_and_are_measured_on_hidden_tests(settings, tmp_path: Path) -> None:
+    seen: list[Seen] = []
+
+    def gate(found, given: Seen) -> Ask | Judgement:
+        seen.append(given)
+        if not given.looks:
+            return Ask("gate", 1, tuple(given.tasks), 2, 5, "a look")
+        return Judgement(Verdict.REJECTED, ("as told",), difference=0.0, low=-0.1, high=0.1)
+
+    plan = [
+        proposal({"lr": 1e-3}),
+        proposal(change=Change(weights={"a": "b0", "b": "b1"}), family=Family.AVERAGE),
+    ]
+    path = tmp_path / "lab"
+    new_lab(config(**settings, branches=2), path)
+    outcome = run_lab(path, agent=Plan([plan[:1], plan[1:]]), gate=gate)
+    assert outcome.ended is Ended.FINISHED
+    ledger = read_lab(path)[1]
+    assert {b.state for b in ledger.branches.values()} == {BranchState.TRAINED}, ledger.trouble
+    with Run.open(path / "branches" / "b2", write=False) as run:
+        setup = Setup.read(run)
+        assert (
+            setup.parent is not None and setup.parent.step == 2 and setup.recipe.steps == 4 and setup.recipe.lr == 1e-3
+        )
+    child = next(given for given in seen if given.child.name == "b2" and given.looks)
+    assert child.child.origins == (ledger.weights["b0"],) == (child.child.base_weights,)
+    look = child.looks[0]
+    assert set(look.child) == {"gate0", "gate1"} and all(len(values) == 2 for values in look.child.values())
+    rows = look.child_frame
+    assert rows is not None and rows.has("truth") and rows.has("reward")
+    assert ledger.branches["b2"].cost["tokens"] > 0
+    average = next(given for given in seen if given.child.name == "b4")
+    assert average.child.base_weights in average.child.origins
+
+
+def test_splits_may_not_share_a_task(settings, tmp_path: Path) -> None:
+    tasks = settings["tasks"]
+    with pytest.raises((GateBlocked, ConfigError), match="gate0"):
+        new_lab(config(**{**settings, "tasks": {**tasks, "holdout": tasks["gate"]}}), tmp_path / "lab")
+    with pytest.raises(ConfigError, match="names no task"):
+        new_lab(config(**{**settings, "tasks": {**tasks, "report": []}}), tmp_path / "lab")
