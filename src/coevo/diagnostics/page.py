@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coevo.diagnostics.answer import answer
+from coevo.diagnostics.recording import BETWEEN, LACKING
 from coevo.diagnostics.registry import shipped
 from coevo.diagnostics.sources import Diagnosed
 from coevo.diagnostics.types import Diagnosis, Finding, Fired, Level
@@ -138,12 +139,14 @@ def _rules(fired: tuple[Fired, ...]) -> Iterator[Line]:
 
 
 def _unknown(diagnosis: Diagnosis) -> Iterator[Line]:
+    """What is missing, and whom it would let speak: the column that would tell most first."""
     if not diagnosis.unknown:
         return
-    by_reason: dict[str, list[str]] = {}
+    lacking: dict[str, list[str]] = {}
     for id, reason in diagnosis.unknown.items():
-        by_reason.setdefault(reason, []).append(id)
+        for piece in reason.split(BETWEEN) if reason.startswith(LACKING) else (reason,):
+            lacking.setdefault(piece, []).append(id)
     yield Line("")
     yield Line("What it cannot know:", style="bold")
-    for reason, ids in by_reason.items():
-        yield Line(safe(f"{', '.join(ids)}: {reason}"), "  ", "dim")
+    for reason, ids in sorted(lacking.items(), key=lambda item: -len(item[1])):
+        yield Line(safe(f"{reason} ({', '.join(ids)})"), "  ", "dim")

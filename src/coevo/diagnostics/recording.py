@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from coevo.evidence.types import Frame
 
+LACKING, BETWEEN = "no column", " / "
+"""How a reason that names missing columns begins, and what stands between several."""
+
 HOW = {
     "step": "number the optimizer steps",
     "group": "name the group (one prompt's rollouts) that the advantage was computed in",
@@ -40,8 +43,8 @@ def missing(frame: Frame, needs: tuple[str, ...]) -> str:
         names = need.split("|")
         if not any(_has(frame, name) for name in names):
             column = " or ".join(f"'{name}'" for name in names)
-            lines.append(f"no column {column}{_how(names[0])}")
-    return "; ".join(lines)
+            lines.append(f"{LACKING} {column}{_how(names[0])}")
+    return BETWEEN.join(lines)
 
 
 def _has(frame: Frame, name: str) -> bool:

@@ -187,11 +187,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "no-learning-with-signal",
-        ("learning", "dead-groups", "reward-truth-gap"),
+        ("learning", "dead-groups", "reward-truth-gap", "entropy-collapse"),
         lambda f: (
             f["learning"].level in _BAD
             and f["dead-groups"].level is Level.OK
-            and f["reward-truth-gap"].level not in _BAD
+            and not any(f[id].level in _BAD for id in ("reward-truth-gap", "entropy-collapse"))
         ),
         "There is a signal and no gain: the step is too small, too few, or what is rewarded cannot be changed by this policy.",
         ("hyperparameter", "reward"),
