@@ -219,3 +219,12 @@ def test_no_rows_and_no_truth_are_no_numbers() -> None:
         RewardConfig(parts={"absolute": 1.0}),
     )
     assert blind.order.after.score is None and blind.after.correlation is None and blind.prediction is not None
+
+
+def test_of_very_many_rollouts_whole_steps_are_replayed() -> None:
+    made = rows(groups=40)
+    whole, some = (
+        backtest_reward(frame_of(made), RewardConfig(parts={"absolute": 1.0}), most=most) for most in (200, 60)
+    )
+    assert whole.rollouts == 200 and some.rollouts == 50 and some.groups == 10
+    assert "50 of 200 rows" in some.notes[0] and not any("were replayed" in note for note in whole.notes)

@@ -92,7 +92,7 @@ def replay(frame: Frame, rewards: np.ndarray, config: FilterConfig) -> Replay:
     order = np.argsort(labels, kind="stable")
     _, starts = np.unique(labels[order], return_index=True)
     members = np.split(order, starts[1:]) if size else []
-    steps = np.array([np.nan_to_num(frame.numbers("step")[rows[0]], nan=-1.0) for rows in members])
+    steps = np.nan_to_num(frame.numbers("step")[order[starts]], nan=-1.0)
     state = FilterState()
     for step in np.unique(steps):
         found = np.flatnonzero(steps == step)

@@ -5,6 +5,7 @@ A backtest cannot say what a policy would have learnt: the rollouts are those of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from coevo.training.advantages import advantages
 from coevo.training.settings import AdvantageConfig, FilterConfig, RewardConfig
 
 GAIN = 1e-9
+MOST = 200_000
+"""Rollouts that are replayed; some seconds for each 100,000."""
 BEHAVIOURS = {
     "gain": "truth above the parent's fitness",
     "loss": "a program whose truth is below the parent's fitness",
@@ -117,12 +120,15 @@ def backtest_reward(
     filter: FilterConfig | None = None,
     *,
     trained: Trained = UNTOLD,
+    most: int = MOST,
 ) -> RewardBacktest:
     """Hold a reward (with advantage and filter) against what was recorded.
 
     `trained`: what the rollouts were made under. Where it is not known, "before" is the recorded reward under the proposed advantage and filter, and
     a proposed one left out is the recorded, or the default. The recorded reward itself needs no recomputing: backtesting it changes nothing.
+    Of more than `most` rollouts, every k-th step is replayed (every k-th group, where there are no steps), and that is noted.
     """
+    whole, frame = frame.rows, thinned(frame, most)
     old_advantage = trained.advantage or advantage or AdvantageConfig()
     old_filter = trained.filter or filter or FilterConfig()
     same = trained.reward == reward
@@ -158,8 +164,22 @@ def backtest_reward(
         reasons={} if same else found.reasons,
         reused=found.reused,
         agreement=agreement(frame, trained),
-        notes=_notes(frame, reward, trained, found),
+        notes=(*_thinned_note(whole, frame.rows), *_notes(frame, reward, trained, found)),
     )
+
+
+def thinned(frame: Frame, most: int) -> Frame:
+    """Every k-th step, whole, so that at most about `most` rows are left; groups where rows have no step."""
+    if frame.rows <= most:
+        return frame
+    steps = frame.numbers("step")
+    _, places = np.unique(steps, return_inverse=True)
+    labels = places if np.isfinite(steps).all() else frame.groups
+    return frame.where(labels % math.ceil(frame.rows / most) == 0)
+
+
+def _thinned_note(whole: int, rows: int) -> tuple[str, ...]:
+    return (f"{rows:,} of {whole:,} rows were replayed, whole steps evenly over the course",) if rows < whole else ()
 
 
 def _advantages(labels: np.ndarray, values: np.ndarray, config: AdvantageConfig) -> np.ndarray:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from coevo.episodes.types import Sample
 from coevo.errors import ConfigError
-from coevo.evidence.types import Frame
+from coevo.evidence.types import Frame, Words
 from coevo.evolution.types import Rejection
 from coevo.training.own import is_own
 from coevo.training.settings import RewardConfig
@@ -54,25 +55,36 @@ class Rebuilt:
     """0 where unknown."""
     notes: tuple[str, ...]
 
+    @cached_property
+    def _columns(self) -> dict[str, np.ndarray]:
+        names = ("parent_fitness", "fitness", "correctness", "efficiency", "tokens")
+        return {name: self.frame.numbers(name) for name in names}
+
+    @cached_property
+    def _cut(self) -> np.ndarray:
+        return self.frame.is_word("stop_reason", "length")
+
+    @cached_property
+    def _hashes(self) -> Words:
+        return self.frame.words("program_hash")
+
     def sample(self, row: int, text: str = "") -> Sample:
         """Of one row. What is missing is None (a missing parent fitness: 0; `lacks` says for which parts that matters)."""
+        values = {name: None if np.isnan(column[row]) else float(column[row]) for name, column in self._columns.items()}
         copied, program = self.copied[row] == 1, bool(self.program[row])
-        rejection = "" if program else Rejection.UNCHANGED.value if copied else Rejection.NO_CODE.value
-        codes, values = self.frame.words("program_hash")
+        codes, names = self._hashes
         return Sample(
-            parent_fitness=_value(self.frame, "parent_fitness", row) or 0.0,
-            fitness=_value(self.frame, "fitness", row),
-            correctness=_value(self.frame, "correctness", row),
-            efficiency=_value(self.frame, "efficiency", row),
+            parent_fitness=values["parent_fitness"] or 0.0,
+            fitness=values["fitness"],
+            correctness=values["correctness"],
+            efficiency=values["efficiency"],
             contract_ok=program,
-            rejection=rejection,
-            program_hash=values[codes[row]] if codes[row] >= 0 else "",
+            rejection="" if program else Rejection.UNCHANGED.value if copied else Rejection.NO_CODE.value,
+            program_hash=names[codes[row]] if codes[row] >= 0 else "",
             text=text,
-            tokens=int(_value(self.frame, "tokens", row) or 0),
+            tokens=int(values["tokens"] or 0),
             max_tokens=self.max_tokens,
-            truncated=bool(self.frame.is_word("stop_reason", "length")[row])
-            if self.frame.has("stop_reason")
-            else False,
+            truncated=bool(self._cut[row]),
         )
 
 
@@ -172,11 +184,6 @@ def _evidence_of_copies(frame: Frame) -> list[np.ndarray]:
         np.where(truth > 0, 1.0, nothing),
         np.where(frame.is_word("kind", "toy") & (truth == 0), 0.0, nothing),
     ]
-
-
-def _value(frame: Frame, name: str, row: int) -> float | None:
-    value = float(frame.numbers(name)[row])
-    return None if np.isnan(value) else value
 
 
 def texts(frame: Frame, rows: np.ndarray) -> Mapping[int, str]:
