@@ -42,7 +42,8 @@ def open_evidence(
         raise UsageError(_nothing(path, plan))
     columns = {name: None for record in plan.sample for name in record}
     layout = layout_of(list(columns), format=format, source=str(path))
-    share = sampling.share_of(plan.rows if limit is None else min(limit, plan.rows))
+    rows = plan.rows * _rows_in(plan, layout)
+    share = sampling.share_of(rows if limit is None else min(limit, rows))
     pieces = _pieces(plan, layout, texts=texts, share=share, limit=limit, workers=workers)
     if not any(piece.rows for piece in pieces):
         raise UsageError(_nothing(path, plan))
@@ -90,6 +91,14 @@ def _plan_folder(path: Path) -> Plan:
     raise UsageError(
         f"folder {path} holds no evidence (it has {inside}): give a run folder, or files .jsonl, .jsonl.gz or .parquet"
     )
+
+
+def _rows_in(plan: Plan, layout: Layout) -> int:
+    """Rows of a record, about: some layouts write a whole step in one."""
+    if layout.unfold is None:
+        return 1
+    found = [len(rows) for record in plan.sample if (rows := layout.unfold(record)) is not None]
+    return max(1, sum(found) // max(1, len(found)))
 
 
 def _nothing(path: Path, plan: Plan) -> str:
@@ -145,7 +154,7 @@ def _frame(path: Path, spans: Sequence[Span], pieces: list[Piece], layout: Layou
         rows=rows,
         numbers_by_name=numbers,
         words_by_name=words,
-        source=f"{path} ({layout.title}, {rows:,} rows)",
+        source=str(path) if layout.name == "coevo" else f"{path} ({layout.title})",
         notes=tuple(notes),
         fetch=fetch,
     )

@@ -21,6 +21,8 @@ from coevo.runs.jsontext import loads
 
 SPAN = 16 << 20
 """Bytes of a span."""
+SAMPLE = 50
+"""Records that the plan looks at."""
 BATCH = 2_000
 BATCH_BYTES = 8 << 20
 MOST_LINE = 256 << 20
@@ -34,29 +36,31 @@ def natural(path: Path) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in _NUMBER.split(path.name)]
 
 
+PACKED = 4
+"""Bytes that a byte of a gzip file unpacks to, about."""
+
+
 def plan(files: list[Path]) -> Plan:
     """Spans of some JSONL files, and their first records."""
     spans: list[Span] = []
     sample: list[Record] = []
-    size = rows = 0
+    size = seen = 0
     for path in files:
         packed = path.suffix == ".gz"
         length = path.stat().st_size
         step = int(path.stem) if path.suffix == ".jsonl" and path.stem.isdigit() else None
-        cuts = [0, *range(SPAN, length, SPAN)] if not packed else [0]
-        ends = [*cuts[1:], length] if not packed else [-1]
+        cuts = [0] if packed else [0, *range(SPAN, length, SPAN)]
+        ends = [-1] if packed else [*cuts[1:], length]
         spans += [Span("jsonl", str(path), a, b, step) for a, b in zip(cuts, ends, strict=True)]
-        size += length * (4 if packed else 1)
-        if len(sample) < 50 and length:
-            found, seen = _first(path)
-            sample += found
-            rows += _about(length * (4 if packed else 1), len(found), seen)
-        else:
-            rows += length // max(1, size // max(1, rows))
-    return Plan("jsonl", tuple(spans), tuple(sample[:50]), rows, size)
+        size += length * (PACKED if packed else 1)
+        if len(sample) < SAMPLE and length:
+            records, read = _first(path, SAMPLE - len(sample))
+            sample += records
+            seen += read
+    return Plan("jsonl", tuple(spans), tuple(sample), int(size / max(1, seen) * len(sample)), size)
 
 
-def _first(path: Path, most: int = 50, within: int = 8 << 20) -> tuple[list[Record], int]:
+def _first(path: Path, most: int, within: int = 8 << 20) -> tuple[list[Record], int]:
     """The first records of a file, and how many bytes they and what is between them take."""
     found: list[Record] = []
     seen = 0
@@ -69,10 +73,6 @@ def _first(path: Path, most: int = 50, within: int = 8 << 20) -> tuple[list[Reco
             if len(found) >= most or seen >= within:
                 break
     return found, seen
-
-
-def _about(size: int, records: int, seen: int) -> int:
-    return int(size / max(1, seen) * records) if records else 0
 
 
 def opened(path: Path) -> IO[bytes]:
