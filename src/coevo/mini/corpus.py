@@ -32,13 +32,13 @@ Cases = tuple[Expression, ...]
 class CorpusConfig(Config):
     """Which examples, and how often."""
 
-    write: float = Field(default=0.1, ge=0, le=1)
+    write: float = Field(default=0.05, ge=0, le=1)
     """Share of examples that show the statement alone and answer with a program."""
     diff: float = Field(default=0.0, ge=0, le=1)
     """Share of the edits that are asked for, and answered, as SEARCH/REPLACE."""
     history: float = Field(default=0.3, ge=0, le=1)
     """Share of the edits that show an earlier attempt."""
-    replies: int = Field(default=3, ge=1)
+    replies: int = Field(default=6, ge=1)
     """Answers to each prompt, drawn independently; an exercise has one."""
     listed: float = Field(default=0.5, ge=0, le=1)
     """Chance that a new expression is one of the statement's list; else it is any."""
@@ -70,6 +70,8 @@ def draw_example(config: CorpusConfig, seed: int, index: int, *, exercise: bool 
     An exercise shows the same prompts, and its one reply gives every case that the feedback shows to be wrong a listed
     expression that agrees with all tests shown of it.
     """
+    if exercise:
+        config = config.model_copy(update={"replies": 1})
     rng = stream(seed, "mini", "exercise" if exercise else "corpus", index)
     puzzle = draw_puzzle(_family(rng), "train", rng)
     if rng.random() < config.write:

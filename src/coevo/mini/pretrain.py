@@ -205,25 +205,22 @@ def new_model(config: PretrainConfig, tokenizer: Any) -> Any:
 
 
 def _trained(config: PretrainConfig, tokenizer: Any, notify: Callable[[str], None]) -> Any:
+    """Each part has optimizers of its own: what is remembered of the exercises' gradients is no guide to habits."""
     import torch
 
     model = new_model(config, tokenizer).train()
-    named = list(model.named_parameters())
-    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in named if p.ndim != 2 or "embed" in name]
-    optimizers = (
-        (torch.optim.AdamW(others, lr=config.lr, betas=(0.9, 0.98), weight_decay=0.0), config.lr),
-        (torch.optim.Muon(matrices, lr=config.lr_matrices, weight_decay=0.0), config.lr_matrices),
-    )
+    optimizers: tuple[tuple[Any, float], ...] = ()
     seen: list[tuple[float, float]] = []
     for step, rows in enumerate(batches(config, tokenizer), 1):
+        if step in (1, config.exercises + 1):
+            optimizers = _optimizers(config, model)
         loss, reply = packed_loss(model, rows, config.prompt)
         model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = peak * warmed(config, step)
+                group["lr"] = peak * rate(config, step)
             optimizer.step()
         seen.append((float(loss.detach()), float(reply)))
         if step % max(1, config.steps // 10) == 0:
@@ -235,14 +232,32 @@ def _trained(config: PretrainConfig, tokenizer: Any, notify: Callable[[str], Non
     return model.eval()
 
 
-def warmed(config: PretrainConfig, step: int) -> float:
-    """Share of the highest learning rate at step 1..steps: a linear rise, then half a cosine down to a twentieth, where the exercises
-    end, if there are any; after them `habits`."""
-    if step <= config.warmup:
-        return step / config.warmup
-    if step > config.exercises > 0:
-        return config.habits
-    done = (step - config.warmup) / max(1, (config.exercises or config.steps) - config.warmup)
+def _optimizers(config: PretrainConfig, model: Any) -> tuple[tuple[Any, float], ...]:
+    """Each with its highest rate."""
+    import torch
+
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in named if p.ndim != 2 or "embed" in name]
+    return (
+        (torch.optim.AdamW(others, lr=config.lr, betas=(0.9, 0.98), weight_decay=0.0), config.lr),
+        (torch.optim.Muon(matrices, lr=config.lr_matrices, weight_decay=0.0), config.lr_matrices),
+    )
+
+
+def rate(config: PretrainConfig, step: int) -> float:
+    """Share of the highest rates at step 1..steps. In each part a linear rise, then half a cosine down to a twentieth of its top, which is 1,
+    and `habits` for the part after the exercises."""
+    exercises = min(config.exercises, config.steps)
+    if step <= exercises:
+        return _warmed(step, exercises, config.warmup)
+    return (config.habits if exercises else 1.0) * _warmed(step - exercises, config.steps - exercises, config.warmup)
+
+
+def _warmed(step: int, steps: int, warmup: int) -> float:
+    if step <= warmup:
+        return step / warmup
+    done = (step - warmup) / max(1, steps - warmup)
     return 0.05 + 0.95 * (1 + math.cos(math.pi * done)) / 2
 
 
