@@ -237,3 +237,11 @@ def test_what_is_asked_wrongly_is_told(tmp_path: Path) -> None:
     (only,) = diagnose_source(path, only=("dead-groups",))
     assert [f.diagnostic for f in only.diagnosis.findings] == ["dead-groups"]
     assert {d.layer for d in shipped().values()} == set(Layer)
+
+
+def test_the_docs_list_every_diagnostic_and_rule_as_it_is() -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "diagnose.md").read_text(encoding="utf-8")
+    for diagnostic in shipped().values():
+        rows = [line for line in docs.splitlines() if line.startswith(f"| `{diagnostic.id}` |")]
+        assert f"{diagnostic.levels.warn:g} / {diagnostic.levels.critical:g}" in "".join(rows), diagnostic.id
+    assert not [rule.id for rule in RULES if f"| `{rule.id}` |" not in docs]
