@@ -20,6 +20,7 @@ from coevo.errors import SandboxError, WallsError
 from coevo.sandbox import Job, Limits, Sandbox, SandboxConfig, open_sandbox
 from coevo.sandbox import Status as Ended
 from coevo.skills.cases import Report, run_cases
+from coevo.skills.contents import digest_of
 from coevo.skills.patches import one_line, patch_from, read_patch
 from coevo.skills.reading import APPLY, PATCH
 from coevo.skills.types import Failure, Fault, Outcome, Patch, Skill, Trigger, Verification
@@ -129,7 +130,7 @@ class Scripts:
             from coevo.skills.store import shipped
 
             self._own = frozenset(found.digest for found in shipped())
-        return skill.digest in self._own
+        return digest_of(skill.files) in self._own
 
     def _ask(self, skill: Skill, script: str, given: Any) -> dict[str, Any] | Failure:
         source = skill.files.get(script)

@@ -20,9 +20,10 @@ def changed(recipe: dict, findings: dict) -> tuple[dict, str]:
             return exchanged(
                 parts, old, "search_gain"
             ), f"{old} -> search_gain: a failed try costs nothing, a copy gains nothing"
-    if "search_gain" in parts and "lazy" not in parts:
+    common = findings.get("copies-of-parent", {}).get("level") in ("warn", "critical")
+    if common and "search_gain" in parts and "lazy" not in parts:
         return exchanged(parts, "search_gain", "lazy"), "search_gain -> lazy: a copy costs as much as no program"
-    return {}, "the reward already charges for copies"
+    return {}, "the reward gives a copy nothing, or charges for it"
 
 
 def exchanged(parts: dict, old: str, new: str) -> dict:

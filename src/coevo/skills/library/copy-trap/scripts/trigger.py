@@ -14,11 +14,25 @@ def main() -> None:
 
 
 def decided(levels: dict) -> tuple[bool, str]:
-    if levels.get("copies-of-parent") not in BAD:
+    copies = levels.get("copies-of-parent", "unknown")
+    if copies == "unknown":
+        return unseen(levels)
+    if copies not in BAD:
         return False, "few replies hand the parent back"
     if levels.get("solved-groups") in BAD:
         return False, "parents are handed back because nothing is left to improve"
     return True, "handing the parent back has become the safe answer"
+
+
+def unseen(levels: dict) -> tuple[bool, str]:
+    """Copies cannot be told from the evidence; that failing less is paid, and gaining more is not, can."""
+    hacks = ("saturated-part", "unfaithful-part", "public-hidden-gap")
+    if levels.get("reward-truth-gap") in BAD and all(levels.get(name) == "ok" for name in hacks):
+        return (
+            True,
+            "the reward rises and truth does not, by no bonus and no leak: not trying may have become the safe answer",
+        )
+    return False, "copies cannot be told from this evidence"
 
 
 main()

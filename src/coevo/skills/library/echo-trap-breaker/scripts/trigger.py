@@ -20,6 +20,7 @@ def decided(levels: dict) -> tuple[bool, str]:
         "copies-of-parent": "they hand the parent back",
         "saturated-part": "a saturated part of the reward pays for one reply",
         "public-hidden-gap": "hard-coding the public tests pays",
+        "reward-truth-gap": "something pays that is not true",
     }
     for name, why in hacks.items():
         if levels.get(name) in BAD:

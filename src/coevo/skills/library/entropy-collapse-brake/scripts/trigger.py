@@ -20,6 +20,7 @@ def decided(levels: dict) -> tuple[bool, str]:
         "learning-rate-too-high": "the learning rate is too high",
         "saturated-part": "a saturated part of the reward is easily had",
         "public-hidden-gap": "hard-coding the public tests is easily learned",
+        "reward-truth-gap": "something is easily had that is not true",
     }
     for name, why in others.items():
         if levels.get(name) in BAD:

@@ -14,18 +14,19 @@ def main() -> None:
 
 
 def decided(levels: dict) -> tuple[bool, str]:
-    if levels.get("learning-rate-too-high") == "critical":
+    fast = levels.get("learning-rate-too-high")
+    torn = levels.get("logprob-drift") == "critical" and levels.get("entropy-collapse") == "critical"
+    if fast not in BAD and not torn:
+        gone = levels.get("entropy-collapse") in BAD
+        return False, "entropy falls, and the steps are of a sound size" if gone else "steps are of a sound size"
+    for name in ("saturated-part", "public-hidden-gap", "reward-truth-gap"):
+        if levels.get(name) in BAD:
+            return False, f"the policy changes fast because a hack is easily learned ({name}); that comes first"
+    if fast == "critical":
         return True, "steps are so large that the policy breaks within a few of them"
-    if levels.get("learning-rate-too-high") == "warn":
-        for name in ("saturated-part", "public-hidden-gap", "reward-truth-gap"):
-            if levels.get(name) in BAD:
-                return False, f"the policy changes fast because a hack is easily learned ({name}); that comes first"
+    if fast == "warn":
         return True, "steps are so large that the policy changes for good within a few of them"
-    if levels.get("logprob-drift") == "critical" and levels.get("entropy-collapse") == "critical":
-        return True, "log-probabilities ran away and entropy is gone"
-    if levels.get("entropy-collapse") in BAD:
-        return False, "entropy falls, and the steps are of a sound size"
-    return False, "steps are of a sound size"
+    return True, "log-probabilities ran away and entropy is gone"
 
 
 main()

@@ -18,12 +18,11 @@ def decided(levels: dict, findings: dict) -> tuple[bool, str]:
         return False, "the length of replies holds"
     if not grew(findings["length-drift"].get("series", [])):
         return False, "replies became shorter"
-    if levels.get("saturated-part") in BAD:
-        return False, "replies grow while a saturated part is paid; the part comes first"
+    for name in ("saturated-part", "unfaithful-part", "reward-truth-gap"):
+        if levels.get(name) in BAD:
+            return False, f"replies grow while something is paid that is not true ({name}); that comes first"
     if levels.get("truncation") in BAD:
         return True, "replies grow until they are cut off"
-    if levels.get("reward-truth-gap") in BAD:
-        return True, "replies grow, and the reward leaves the truth behind"
     if levels.get("learning") in BAD:
         return True, "replies grow, and nothing is learned"
     return False, "replies grow while it learns, and they fit: length may be what ability costs"
