@@ -71,7 +71,7 @@ def diagnosed(tmp_path_factory: pytest.TempPathFactory):
     @cache
     def of(name: str, seed: int = 0) -> Diagnosis:
         path = root / f"{name}-{seed}"
-        recipe = parse(Recipe, {"trainer": "toy", "steps": 80, "seed": seed, **FAULTS.get(name, {})}, where=name)
+        recipe = parse(Recipe, {"trainer": "toy", "steps": 60, "seed": seed, **FAULTS.get(name, {})}, where=name)
         with Run.create(path, kind="train", config=recipe.model_dump(mode="json")) as run:
             train_toy(recipe, run)
         return diagnose(open_evidence(path))
