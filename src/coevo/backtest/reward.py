@@ -91,10 +91,13 @@ class RewardBacktest:
 
     @property
     def prediction(self) -> float | None:
-        """The number that is held against what came of it: the gain in order within groups, in [-2, 2]; without truth, the gain in live groups as a share."""
-        after, before = self.order.after.score, self.order.before.score
-        if after is not None and before is not None:
-            return after - before
+        """The number that is held against what came of it: by how much the share of upward weight on true gains rises, in [-1, 1].
+
+        Where truth or the parent's fitness is not known, the rise in live groups, as a share. (Of several such numbers this one tells what a search gains with the
+        trained policy best: docs/backtest.md, "Do they predict?".)
+        """
+        if self.after.on_gains is not None and self.before.on_gains is not None:
+            return self.after.on_gains - self.before.on_gains
         return (self.revived - self.died) / self.groups if self.groups else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Values of the backtest that several of its files share."""
+"""Values that several files of this room share."""
 
 from __future__ import annotations
 
