@@ -45,7 +45,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    best = 0.0
     for name, changes in CASES.items():
         found = [measure(changes, steps=args.steps, seed=seed) for seed in range(args.seeds)]
         mean = {key: fmean(one[key] for one in found) for key in found[0] if all(key in one for one in found)}
