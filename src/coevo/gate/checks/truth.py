@@ -18,7 +18,7 @@ from coevo.gate.settings import GateConfig
 from coevo.gate.types import Check, Seen
 from coevo.stats import sign_flip_p
 
-LUCK = 0.01
+LUCK = 0.005
 FORMAT_SHARE = 0.8
 """Of the gain, by format alone: more is a format-only gain."""
 COPIES = 0.5
