@@ -72,6 +72,14 @@ def test_columns_of_mixed_types(tmp_path: Path) -> None:
     assert any("left out" in note and "also" in note for note in frame.notes)
 
 
+def test_tasks_that_are_null_are_no_tasks() -> None:
+    rows = [
+        {"task": None, "group": None, "step": 1, "prompt": f"p{i // 3}", "response": "x", "reward": 1.0}
+        for i in range(6)
+    ]
+    assert frame_of(rows).groups.tolist() == [0, 0, 0, 1, 1, 1]
+
+
 def test_numbers_name_tasks_and_groups_as_well(tmp_path: Path) -> None:
     rows = [{"task": i // 2, "group": 7.5, "reward": 1.0} for i in range(4)]
     for path in (writers.jsonl(tmp_path / "a.jsonl", rows), writers.parquet(tmp_path / "a.parquet", rows)):

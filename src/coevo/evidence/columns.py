@@ -101,7 +101,7 @@ class Builder:
 
     def _name_by_prompt(self, given: dict[str, Values], prompts: list[str | None] | None, rows: int) -> None:
         """Rows without task and group are of the group of their prompt."""
-        if "task" in given or "group" in given or prompts is None:
+        if prompts is None or any(_says(given[name]) for name in ("task", "group") if name in given):
             return
         names: dict[str, str] = {}
         given["task"] = [None if p is None else names.get(p) or names.setdefault(p, prompt_code(p)) for p in prompts]
@@ -274,6 +274,13 @@ def _numeric(values: Values) -> bool:
 
 def _numeric_kinds(kinds: set[type]) -> bool:
     return all(kind is type(None) or issubclass(kind, int | float | np.number | np.bool_) for kind in kinds)
+
+
+def _says(values: Values) -> bool:
+    """Whether a column has any value at all."""
+    if isinstance(values, Words):
+        return bool((values.codes >= 0).any())
+    return bool(np.isfinite(values).any()) if isinstance(values, np.ndarray) else any(v is not None for v in values)
 
 
 def _listed_words(words: Words) -> list[str | None]:
