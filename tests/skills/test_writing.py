@@ -133,6 +133,7 @@ def test_whatever_an_agent_wrote_becomes_a_sound_skill_that_says_it_as_text(
     found = replace(FOUND, name=name, hypothesis=hypothesis + "\ud800", lab=lab, context=context, sets=sets)
     skill = write_skill(found, tmp_path_factory.mktemp("written"))
     assert scripts.cases(skill).hold
+    assert dict(scripts.patch_of(skill, {}, BEFORE).sets) == sets
     assert skill_texts(found, skill.name) == skill.files
 
 
@@ -141,6 +142,11 @@ def test_any_name_becomes_a_valid_one(name: str) -> None:
     found = slug(name)
     assert 0 < len(found) <= 60 and found == slug(found)
     assert all(part.isalnum() and part.isascii() for part in found.split("-"))
+
+
+@pytest.mark.parametrize("name", ["0", "null", "true", "1e5", "no", "2026-01-01"])
+def test_a_name_that_yaml_would_read_as_something_else_stays_a_name(tmp_path: Path, name: str) -> None:
+    assert write_skill(replace(FOUND, name=name), tmp_path).name == name
 
 
 def test_a_skill_of_files_is_one_too(tmp_path: Path, scripts: Scripts) -> None:

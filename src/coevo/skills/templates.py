@@ -1,7 +1,7 @@
 """Texts of skills that a lab writes. @NAMES@ are filled in by `coevo.skills.writing`."""
 
 PAGE = """---
-name: @NAME@
+name: "@NAME@"
 description: >-
   @DESCRIPTION@
 compatibility: Python 3.11 or later, nothing else. Reads the JSON of `coevo diagnose --json` (schema 1).

@@ -114,7 +114,7 @@ def skill_texts(discovery: Discovery, name: str) -> dict[str, str]:
             TRIGGER, WANTED=repr(dict(condition.wanted)), FINE=repr(condition.fine), RANKS="{'warn': 1, 'critical': 2}"
         ),
         "scripts/verify.py": _verify(discovery, condition),
-        PATCH: yaml.safe_dump(patch, sort_keys=True, allow_unicode=True, width=120),
+        PATCH: _yaml(patch),
         CASES: "".join(json.dumps(case, ensure_ascii=False) + "\n" for case in _cases(discovery, condition, near)),
     }
 
@@ -159,6 +159,16 @@ def slug(name: str) -> str:
     """A valid name: lower-case words joined by single hyphens, at most 60 characters."""
     words = re.findall(r"[a-z0-9]+", name.lower()[:500])
     return "-".join(words)[:60].strip("-") or "skill"
+
+
+def _yaml(patch: Mapping[str, Any]) -> str:
+    """Readable where that is faithful: some characters that YAML takes for line ends survive only as escapes."""
+    text = yaml.safe_dump(patch, sort_keys=True, allow_unicode=True, width=120)
+    try:
+        faithful = yaml.safe_load(text) == patch
+    except yaml.YAMLError:
+        faithful = False
+    return text if faithful else yaml.safe_dump(patch, sort_keys=True, width=120)
 
 
 def _cases(discovery: Discovery, condition: Condition, near: Sequence[Diagnosis]) -> list[dict[str, Any]]:
