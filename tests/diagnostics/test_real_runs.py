@@ -123,6 +123,7 @@ def test_a_real_language_model_that_an_update_broke_is_named() -> None:
     assert wanted <= spoken(diagnosis, *BAD)
     assert {"broken-policy", "peaked-and-fell"} <= {rule.rule for rule in diagnosis.fired}
     assert "too-hard" not in {rule.rule for rule in diagnosis.fired}
+    assert answer(diagnosis).startswith("It was better than it is")
 
 
 def test_a_real_language_model_that_got_stuck_on_a_coarse_reward_is_named() -> None:

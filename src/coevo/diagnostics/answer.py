@@ -20,6 +20,9 @@ def answer(diagnosis: Diagnosis) -> str:
     )
     if unreal is not None:
         return f"The gain is not real: {_LIES[unreal.diagnostic]} ({unreal.reading.note})."
+    collapse = diagnosis.finding("reward-collapse")
+    if collapse is not None and collapse.level is Level.CRITICAL:
+        return f"It was better than it is: {collapse.reading.note}."
     return f"{_learning(learning, truly)}{_empty(diagnosis)}"
 
 
