@@ -152,6 +152,10 @@ def test_screening_finds_the_leak_and_pays_for_looking(branches) -> None:
     picked = diagnostic_of(proposed(APART, warn=alone.best[0].levels.warn, critical=alone.best[0].levels.critical))
     assert admit(picked, branches, {}, seed=0, family=alone.family).admitted
     assert not admit(picked, branches, {}, seed=0, family=found.family).admitted
+    assert (
+        found.family_of(f"({APART})") == found.family
+        and found.family_of("mean(tokens) + 1") == found.family_of("") == ()
+    )
     assert screen(branches[:4], seed=0).best == () and screen([], seed=0).tried == 0
 
 

@@ -15,6 +15,7 @@ from coevo.backtest.syntax import HIDDEN, Column, write
 from coevo.backtest.terms import Term
 from coevo.backtest.types import Known, Past
 from coevo.diagnostics.types import Levels
+from coevo.errors import UsageError
 from coevo.evidence.types import TEXTS, WORDS, Frame
 
 MOST = 120
@@ -91,6 +92,16 @@ class Screening(NamedTuple):
     family: tuple[tuple[float, ...], ...]
     tried: int
     """Candidates with a value on every branch of known outcome."""
+    terms: tuple[Term, ...] = ()
+    """Those, in the order of `family`."""
+
+    def family_of(self, term: str) -> tuple[tuple[float, ...], ...]:
+        """What `admit` is to be told of a proposal of this term: the family, if it was among those that were tried, however it is written; else nothing."""
+        try:
+            known = Term.parse(term) in self.terms
+        except UsageError:
+            return ()
+        return self.family if known else ()
 
     def to_dict(self) -> dict[str, Any]:
         return {"tried": self.tried, "best": [one.to_dict() for one in self.best]}
@@ -131,7 +142,7 @@ def screen(
         assert judged.auc is not None and judged.p is not None
         levels = fit_levels(values, bad.tolist(), high_is_bad=high)
         found.append(Screened(term, judged.auc, judged.p, _apart_levels(levels, high), values))
-    return Screening(tuple(found), family, len(table))
+    return Screening(tuple(found), family, len(table), tuple(table))
 
 
 def worth(screening: Screening, alpha: float = ALPHA) -> tuple[Screened, ...]:
