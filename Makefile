@@ -4,11 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models bench-operators bench-train bench-wait \
-	bench-meta peers clean
+.PHONY: demo demo-lab test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models bench-operators bench-train bench-wait \
+	bench-meta bench-toy bench-synth bench-diagnose bench-gate bench-lab peers clean
 
 demo: $(VENV)/.local
 	$(BIN)/coevo demo
+
+demo-lab: $(VENV)/.local
+	$(BIN)/coevo lab demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q

@@ -6,6 +6,8 @@ evaluation = coevo.evaluate(task, "mine.py", split="public")
 result = coevo.evolve(task, models=["openai:gpt-5-mini"], budget="evaluations=200,usd=0.5", out="runs/first")
 data = coevo.synthesize(runs=["runs/first"], out="runs/data")
 trained = coevo.train("recipe.yaml", out="runs/policy")
+print(coevo.diagnose("runs/policy").fired, coevo.compare("runs/before", "runs/policy").verdict)
+lab = coevo.run_lab("lab.yaml", out="runs/lab")
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ from coevo.trajectories.synth import synthesize
 
 if TYPE_CHECKING:
     from coevo.bench.study import Outcome
+    from coevo.diagnostics.types import Diagnosis
+    from coevo.gate.comparing import Paired
+    from coevo.lab.driver import Outcome as LabOutcome
+    from coevo.lab.settings import LabConfig
+    from coevo.lab.types import Agent
     from coevo.training.audit import AuditReport
     from coevo.training.result import Observer as TrainObserver
     from coevo.training.result import TrainResult
@@ -39,12 +46,15 @@ DEFAULT_BUDGET = "evaluations=200"
 __all__ = [
     "audit_reward",
     "compare",
+    "compare_strategies",
+    "diagnose",
     "evaluate",
     "evolve",
     "load_task",
     "pretrain",
     "replay",
     "resume",
+    "run_lab",
     "run_study",
     "synthesize",
     "train",
@@ -124,7 +134,7 @@ def replay(
         return result, session.run.digest(kinds=STEPS) == digest
 
 
-def compare(
+def compare_strategies(
     task: Task | str | Path,
     *,
     strategies: Sequence[StrategyName] = ("evolve", "independent", "sequential", "best_of_n", "hill_climb"),
@@ -209,6 +219,45 @@ def run_study(
         str(study), quick=quick, model=model, data=None, seeds=seeds, arms=names, sets=list(sets), notify=notify
     )
     return run(config, Path(out), minutes=minutes, notify=notify)
+
+
+def diagnose(source: str | Path, baseline: str | Path | None = None) -> Diagnosis:
+    """What rollouts of one run say: is it learning, is it real, what is wrong, what cannot be told. Any source that `coevo diagnose` reads:
+    a run folder, or JSONL or Parquet of coevo, TRL, verl or ROLL."""
+    from coevo.diagnostics.diagnose import diagnose as diagnosed
+    from coevo.evidence.opening import open_evidence
+
+    return diagnosed(open_evidence(source), open_evidence(baseline) if baseline is not None else None)
+
+
+def compare(a: str | Path, b: str | Path, **options: Any) -> Paired:
+    """Is B better than A, paired by task: verdict, difference, interval, what could be found, what would settle it. Sources as for `diagnose`, or
+    SOURCE:BRANCH; options as `coevo.gate.comparing.compare` has them (metric="truth", split="", alpha=0.05, ...)."""
+    from coevo.gate.comparing import compare_evidence
+
+    return compare_evidence(a, b, **options)
+
+
+def run_lab(
+    lab: LabConfig | Mapping[str, Any] | str | Path,
+    *,
+    out: str | Path,
+    agent: Agent | None = None,
+    notify: Callable[[str], None] = lambda text: None,
+) -> LabOutcome:
+    """Run a lab (settings as an object, data or a YAML file) at `out` until it is finished or waits for a person; called again, it goes on.
+
+    `agent`: one of your own instead of the one that the settings name (`coevo.lab.types.Agent`). The report is out/artifacts/report.md.
+    """
+    from coevo.lab.driver import new_lab
+    from coevo.lab.driver import run_lab as run
+    from coevo.lab.settings import LabConfig
+
+    if not (Path(out) / "run.db").exists():
+        data = lab if isinstance(lab, LabConfig | Mapping) else read_yaml(Path(lab))
+        config = data if isinstance(data, LabConfig) else parse(LabConfig, data, where="lab settings")
+        new_lab(config, out, notify=notify)
+    return run(out, agent=agent, notify=notify)
 
 
 def _recipe(recipe: Recipe | Mapping[str, Any] | str | Path) -> Recipe:

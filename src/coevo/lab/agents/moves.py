@@ -184,7 +184,7 @@ MOVES: tuple[Move, ...] = (
         "sound-tests",
         Family.DATA,
         switched("toy.leak", 0.0),
-        ("public-hidden-gap", "reward-truth-gap", "copies-of-answers"),
+        ("public-hidden-gap", "reward-truth-gap", "copies-of-tests"),
         "public tests can be hard-coded: draw others",
         toy=True,
     ),
