@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from coevo.errors import ConfigError, UsageError
+from coevo.gate.deciding import next_step
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import Ended, Outcome, approve, calibrate_lab, new_lab, read_lab, run_lab
 from coevo.lab.ledger import Ledger
@@ -73,23 +74,35 @@ def test_a_round_from_start_to_report(whole: Path) -> None:
 
 
 def test_closed_and_opened_again_between_any_two_actions(whole: Path, tmp_path: Path) -> None:
+    """The same events; and the rows behind a look are read again from the run."""
+    seen: list[Seen] = []
+
+    def gate(settings, given: Seen) -> Ask | Judgement:
+        seen.append(given)
+        return next_step(settings, given)
+
     path = tmp_path / "steps"
-    outcome = lab(path, Plan([[proposal()]]), actions=1)
+    outcome = lab(path, Plan([[proposal()]]), gate=gate, actions=1)
     while outcome.ended is Ended.PAUSED:
-        outcome = run_lab(path, agent=Plan([[proposal()]]), actions=1)
+        outcome = run_lab(path, agent=Plan([[proposal()]]), gate=gate, actions=1)
     assert kinds(path) == kinds(whole)
     assert digest(path) == digest(whole)
+    looks = [look for given in seen for look in given.looks]
+    assert looks
+    for look in looks:
+        total = sum(v for values in look.child.values() for v in values if v is not None)
+        assert look.child_frame is not None and look.child_frame.rows == 96 * 2
+        assert float(look.child_frame.numbers("truth").sum()) == pytest.approx(total)
 
 
-def test_killed_in_training_and_in_judging(tmp_path: Path) -> None:
+def test_killed_in_training(tmp_path: Path) -> None:
     script = tmp_path / "plan.jsonl"
     script.write_text(json.dumps([proposal_dict(proposal())]) + "\n")
     paths = [tmp_path / name for name in ("killed", "calm")]
     for path in paths:
         new_lab(config(agent={"kind": "scripted", "script": str(script)}), path)
     run_lab(paths[1])
-    for database, kind, count in (("branches/b1/run.db", "update", 2), ("run.db", "looked", 1)):
-        kill_when(paths[0], database, kind, count)
+    kill_when(paths[0], "branches/b1/run.db", "update", 2)
     assert run_lab(paths[0]).ended is Ended.FINISHED
     assert kinds(paths[0]) == kinds(paths[1])
     assert digest(paths[0]) == digest(paths[1])
@@ -221,14 +234,12 @@ def test_weights_of_a_checkpoint_and_of_two_branches(tmp_path: Path) -> None:
     assert outcome.ledger.steps["b4"] == 0 and outcome.ledger.branches["b4"].state is BranchState.TRAINED
 
 
-def test_branches_in_processes_of_their_own_come_to_the_same(tmp_path: Path) -> None:
-    agent = Plan([[proposal()]])
-    found = []
-    for parallel in (1, 2):
-        path = tmp_path / f"p{parallel}"
-        lab(path, agent, gate=says(Verdict.REJECTED), parallel=parallel, prune={"rungs": 0}, calibration=0)
-        found.append(read_lab(path)[1].weights)
-    assert found[0] == found[1] and len(found[0]) == 3
+def test_branches_in_processes_of_their_own_come_to_the_same(whole: Path, tmp_path: Path) -> None:
+    """Without rungs, too: a branch that stopped at one went on exactly where it was."""
+    path = tmp_path / "parallel"
+    lab(path, Plan([[proposal()]]), gate=says(Verdict.REJECTED), parallel=2, prune={"rungs": 0}, calibration=0)
+    weights = read_lab(path)[1].weights
+    assert weights == read_lab(whole)[1].weights and len(weights) == 3
 
 
 def test_a_gap_brings_a_diagnostic_that_must_prove_itself(tmp_path: Path) -> None:
@@ -252,23 +263,3 @@ def test_calibrate_goes_no_further(tmp_path: Path) -> None:
     found = calibrate_lab(tmp_path / "lab")
     ledger: Ledger = read_lab(tmp_path / "lab")[1]
     assert found.trials == 10 and ledger.round is None and ledger.calibration == found
-
-
-def test_the_gates_looks_are_read_again_after_a_kill(tmp_path: Path) -> None:
-    seen: list[Seen] = []
-
-    def gate(settings, given: Seen) -> Ask | Judgement:
-        seen.append(given)
-        return says(Verdict.REJECTED, looks=2)(settings, given)
-
-    path = tmp_path / "lab"
-    outcome = lab(path, Plan([[proposal()]]), gate=gate, actions=1, calibration=0)
-    while outcome.ended is Ended.PAUSED:
-        outcome = run_lab(path, agent=Plan([[proposal()]]), gate=gate, actions=1)
-    looked = [given for given in seen if given.looks]
-    assert looked
-    for given in looked:
-        for look in given.looks:
-            assert look.child_frame is not None and look.child_frame.rows == 12
-            total = sum(v for values in look.child.values() for v in values if v is not None)
-            assert float(look.child_frame.numbers("truth").sum()) == pytest.approx(total)

@@ -109,7 +109,12 @@ def events_of(
         assert len(actions) < 400, "the lab does not come to an end"
         actions.append(action)
         kind, data = made(action, ledger, settings, choose)
-        if exhausted and not ledger.exhausted and choose([False] * 20 + [True]):
+        if (
+            exhausted
+            and not ledger.exhausted
+            and not isinstance(action, rounds.Report)
+            and choose([False] * 20 + [True])
+        ):
             kind, data = "exhausted", {"why": "spent"}
         events.append(Event(len(events) + 1, 0.0, 0, kind, data))
         ledger = fold(events[-1:], ledger)

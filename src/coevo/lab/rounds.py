@@ -174,7 +174,7 @@ Action = (
 def next_action(ledger: Ledger, config: LabConfig) -> Action:
     """What to do now."""
     if not ledger.branches:
-        return Launch(START, None)
+        return Finish(ledger.exhausted) if ledger.exhausted else Launch(START, None)
     start = ledger.branches[START]
     if start.state is BranchState.FAILED or ledger.reported or (ledger.exhausted and start.diagnosis is None):
         return Finish(_why(ledger, config, start))
