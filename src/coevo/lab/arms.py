@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
+from coevo.bench.settings import assigned
 from coevo.config import Config, parse
 from coevo.errors import UsageError
 from coevo.gate.settings import GateConfig
@@ -31,7 +32,7 @@ from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import absolute_config, new_lab, read_lab, run_lab
 from coevo.lab.interventions import resolved
 from coevo.lab.ledger import START
-from coevo.lab.measuring import Measurer, open_measurer
+from coevo.lab.measuring import Measurer, open_measurer, worth
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
 from coevo.streams import stream_seed
@@ -56,6 +57,8 @@ class ArmsConfig(Config):
     seeds: int = Field(default=3, ge=1)
     human: dict[str, Any] = Field(default_factory=dict)
     """What the person who made the fixed recipe by hand set otherwise, by dotted name."""
+    variants: tuple[dict[str, Any], ...] = ()
+    """Settings of the first recipe that differ by seed, by dotted name: seed s begins with variant s, counted round."""
     score: Literal["reward", "fitness"] = "reward"
     """What `score_only` and `best_of_n` go by: the reward of the branch's own recipe, or fitness on public tests."""
     parallel: int = Field(default=1, ge=1, le=64)
@@ -120,11 +123,14 @@ class KeepIfHigher:
 def run_unit(config: ArmsConfig, arm: ArmName, seed: int, folder: Path) -> dict[str, Any]:
     """One arm with one seed, from wherever a kill left it: {"arm", "seed", "ability", "promotions", "invalid", "rollouts", "steps", ...}.
 
-    `ability` is true ability of the final policy: exact for trainer `toy`, else mean truth on the report split. `invalid`: promotions of a branch
+    `ability` is true ability of the final policy: exact for trainer `toy`, else what a sample is worth on the report split (`measuring.worth`). `invalid`: promotions of a branch
     whose true ability is below that of what it replaced, found out afterwards.
     """
     begun = time.monotonic()
     lab = config.lab.model_copy(update={"seed": config.lab.seed + seed, "name": arm.replace("_", "-")})
+    if config.variants:
+        data = assigned(lab.recipe.model_dump(mode="json"), config.variants[seed % len(config.variants)])
+        lab = lab.model_copy(update={"recipe": parse(Recipe, data, where=f"variants[{seed % len(config.variants)}]")})
     lab = absolute_config(lab)
     with open_measurer(lab) as measurer:
         if arm in ("human", "best_of_n"):
@@ -231,8 +237,6 @@ def _without_a_lab(
 
 
 def _recipe(lab: LabConfig, sets: Mapping[str, Any], i: int, steps: int) -> Recipe:
-    from coevo.bench.settings import assigned
-
     data = assigned(lab.recipe.model_dump(mode="json"), sets)
     seed = stream_seed(lab.seed, "arm", i) % (1 << 62)
     return resolved(data, lab).model_copy(update={"seed": seed, "steps": steps})
@@ -256,8 +260,8 @@ def _train(lab: LabConfig, recipe: Recipe, folder: Path) -> None:
 
 
 def ability_of(lab: LabConfig, run: Path, measurer: Measurer) -> dict[str, float]:
-    """`ability` of a training run's newest policy: exact for trainer `toy` (and `ability_8`, of the best of eight), else mean truth on the
-    report split, by samples that nothing has selected on."""
+    """`ability` of a training run's newest policy: exact for trainer `toy` (and `ability_8`, of the best of eight), else the mean of what
+    samples on the report split are worth, none of which anything has selected on."""
     if lab.recipe.trainer == "toy":
         from coevo.training.toy import true_ability, weights_of
 
@@ -267,7 +271,7 @@ def ability_of(lab: LabConfig, run: Path, measurer: Measurer) -> dict[str, float
     seed = stream_seed(lab.seed, "ability") % 2**62
     samples = lab.gate.samples * lab.gate.looks
     rows = measurer.measure(run, split="report", tasks=measurer.tasks("report"), samples=samples, seed=seed)
-    return {"ability": fmean(row["truth"] for row in rows if row["truth"] is not None)}
+    return {"ability": fmean(value for row in rows if (value := worth(row)) is not None)}
 
 
 # All of them

@@ -10,24 +10,15 @@ GATE, NAIVE = "gate", "keep-if-higher"
 
 
 def rows(data: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Idea, what keep-if-higher did, what the gate said, and true ability after the round in both labs."""
+    """Idea, what keep-if-higher said, what the gate said, and true ability after the round in both labs."""
     found = []
     for naive, gate in zip(data["labs"][NAIVE], data["labs"][GATE], strict=True):
-        kept = {"promoted": "kept", "refused": "kept: another seed scored higher"}.get(naive["verdict"], "dropped")
-        if naive["verdict"] == "refused" and not naive["kept"]:
-            kept = "dropped"
-        score = "" if naive.get("score") is None else f" (score {naive['score']:+.3f})"
-        truth = "" if gate.get("score") is None else f" (truth {gate['score']:+.3f})"
-        abilities = [f"{row['before']:.3f} -> {row['after']:.3f}" for row in (naive, gate)]
-        found.append(
-            (
-                f"{gate['idea']}: {gate['what']}",
-                f"{kept}{score}",
-                abilities[0],
-                f"{gate['verdict']}{truth}",
-                abilities[1],
-            )
-        )
+        cells = []
+        for row, metric in ((naive, "score"), (gate, "truth")):
+            moved = "" if row.get("score") is None else f" ({metric} {row['score']:+.3f})"
+            instead = "; more steps without it promoted" if row["kept"] and row["kept"] != row["branch"] else ""
+            cells += [f"{row['verdict']}{moved}{instead}", f"{row['before']:.3f} -> {row['after']:.3f}"]
+        found.append((f"{gate['idea']}: {gate['what']}", *cells))
     return found
 
 

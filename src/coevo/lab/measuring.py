@@ -49,13 +49,28 @@ class Measurer(Protocol):
         ...
 
 
+PARENT = "parent_truth"
+"""Column of the rows, beside schema 1: fitness on hidden tests of the program that the policy was given; None where it was given none."""
+
+
 def samples_of(rows: Rows, tasks: Sequence[str]) -> dict[str, tuple[float | None, ...]]:
-    """Task -> truth of each sample, None where it could not be measured."""
+    """Task -> what each sample is worth (`worth`), None where it could not be measured."""
     found: dict[str, list[float | None]] = {task: [] for task in tasks}
     for row in rows:
-        truth = row["truth"] if not row["unmeasured_reason"] else None
-        found[row["task"]].append(None if truth is None else float(truth))
+        found[row["task"]].append(worth(row))
     return {task: tuple(values) for task, values in found.items()}
+
+
+def worth(row: Mapping[str, Any]) -> float | None:
+    """What the gate compares: truth; where a program was given, what its truth gained: max(0, truth - the parent's).
+
+    A search keeps its parent, so a regression costs it nothing and a copy brings nothing. Judged by truth itself, a policy that only learnt to hand
+    the parent back would be "better" than one that tries.
+    """
+    if row["unmeasured_reason"] or row["truth"] is None:
+        return None
+    parent = row.get(PARENT)
+    return float(row["truth"]) if parent is None else max(0.0, float(row["truth"]) - float(parent))
 
 
 @contextmanager
@@ -112,9 +127,8 @@ class ToyMeasurer:
             for task in tasks:
                 state = states[task.partition("/")[0]]
                 rng = array_stream(seed, "measure", task)
-                rollouts = edits.rollouts(
-                    weights, rng, state, f"{task}#{seed}", samples, place=self._place(task, state)
-                )
+                place = self._place(task, state)
+                rollouts = edits.rollouts(weights, rng, state, f"{task}#{seed}", samples, place=place)
                 known = [i for i, rollout in enumerate(rollouts) if rollout.seen is not None]
                 scored: list[Scored | None] = [None] * len(rollouts)
                 paid = reward([r.seen for r in rollouts if r.seen is not None]) if known else []
@@ -122,7 +136,12 @@ class ToyMeasurer:
                     scored[i] = edits.with_bonus(one, ACTIONS[rollouts[i].action])
                 group = Group(state, rollouts, tuple(scored), (None,) * len(rollouts), 0)
                 rows += [
-                    {**evidence_of(run.name, 0, group, i, split), "branch": run.name, "task": task}
+                    {
+                        **evidence_of(run.name, 0, group, i, split),
+                        "branch": run.name,
+                        "task": task,
+                        PARENT: place.fitness,
+                    }
                     for i in range(len(rollouts))
                 ]
         return rows
@@ -151,6 +170,8 @@ class EngineMeasurer:
     notify: Callable[[str], None]
     starts: dict[str, Any] = field(default_factory=dict)
     """Made when first asked for."""
+    hidden: dict[str, float] = field(default_factory=dict)
+    """Of start programs that are given: fitness on hidden tests."""
 
     @classmethod
     def opened(cls, config: LabConfig, stack: ExitStack, notify: Callable[[str], None]) -> EngineMeasurer:
@@ -226,17 +247,8 @@ class EngineMeasurer:
             for name, some in by_task.items():
                 group = batches.scored_group(name, some, reward, recipe)
                 for rollout, total in zip(some, group.returns, strict=True):
-                    rows.append(
-                        evidence_row(
-                            rollout,
-                            run=branch,
-                            branch=branch,
-                            step=0,
-                            split=split,
-                            kind=self.known[name].kind,
-                            reward=total,
-                        )
-                    )
+                    known = {"run": branch, "branch": branch, "step": 0, "split": split, "kind": self.known[name].kind}
+                    rows.append({**evidence_row(rollout, **known, reward=total), PARENT: self.hidden.get(name)})
         return rows
 
     def _start(self, name: str) -> Any:
@@ -250,18 +262,21 @@ class EngineMeasurer:
             if only_statements:
                 self.starts[name] = statement_state(task)
             else:
-                self.starts[name] = program_state(task, self._judged(name), Edit(states.style))
+                from coevo.episodes.standing import attempt_of
+
+                attempt = attempt_of(task.start, self._judged(name, "public"))
+                self.hidden[name] = self._judged(name, "hidden").fitness
+                self.starts[name] = program_state(task, attempt, Edit(states.style))
         return self.starts[name]
 
-    def _judged(self, name: str) -> Any:
-        from coevo.episodes.standing import attempt_of
+    def _judged(self, name: str, split: str) -> Any:
+        """The start program, on public or on hidden tests."""
         from coevo.evaluation.judges import measure
 
-        task = self.known[name]
-        seed = stream_seed(self.config.seed, "start", name) % 2**31
-        evaluation = self.pool.submit(measure, name, task.start, "public", seed).result()
+        seed = stream_seed(self.config.seed, "start", name, split) % 2**31
+        evaluation = self.pool.submit(measure, name, self.known[name].start, split, seed).result()
         if evaluation.fitness is None:
             raise InfrastructureError(
                 f"the start program of task {name!r} could not be measured: {evaluation.reason}. `coevo evaluate` tries it alone"
             )
-        return attempt_of(task.start, evaluation)
+        return evaluation
