@@ -31,6 +31,15 @@ def test_meta_loop_trains_on_its_own_searches(begun_mini: Path) -> None:
     assert re.search(r"^step \d: mean gain", done.stdout, re.MULTILINE), "no step had anything to learn from"
 
 
+def test_one_round_mends_a_leak() -> None:
+    done = subprocess.run([sys.executable, EXAMPLES / "one_round.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    facts = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-3:])
+    assert facts["change"] == "toy.leak" and facts["verdict"] == "promoted"
+    assert float(facts["difference"]) > 0.05
+    assert "critical: public-hidden-gap" in done.stdout
+
+
 def test_teaching_files_can_be_held_in_the_head() -> None:
     for file in EXAMPLES.glob("*.py"):
         assert len(file.read_text().splitlines()) < 250
