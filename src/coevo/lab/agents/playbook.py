@@ -9,6 +9,7 @@ return to the base weights, as a bundle.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -122,16 +123,27 @@ class Playbook:
 
 
 def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
+    """Moves and skills; where both say the same, it is the skill's idea, asked for twice."""
     findings = {f.diagnostic: f.level for f in brief.diagnosis.findings}
+    found: dict[str, _Idea] = {}
     for move, sets in moves_for(brief.recipe):
         asked = [name for name in move.answers if findings.get(name) in _LOUD]
         rules = {
             r.rule: 1 / (1 + r.suggests.index(move.family)) for r in brief.diagnosis.fired if move.family in r.suggests
         }
         match = math.fsum(_LOUD[findings[name]] for name in asked) + (max(rules.values()) if asked and rules else 0.0)
-        yield _Idea(move.name, move.family, sets, move.why, match or UNASKED, (*asked, *(rules if asked else ())))
-    if not blind:
-        yield from _of_skills(brief)
+        cites = (*asked, *(rules if asked else ()))
+        found[_key(sets)] = _Idea(move.name, move.family, sets, move.why, match or UNASKED, cites)
+    for idea in () if blind else _of_skills(brief):
+        same = found.get(_key(idea.sets))
+        if same is not None:
+            idea = idea._replace(match=idea.match + same.match, cites=(*idea.cites, *same.cites), family=same.family)
+        found[_key(idea.sets)] = idea
+    return found.values()
+
+
+def _key(sets: Sets) -> str:
+    return json.dumps(dict(sets), sort_keys=True, default=str)
 
 
 def _of_skills(brief: Brief) -> Iterable[_Idea]:
