@@ -61,7 +61,7 @@ def meta(*, quick: bool) -> dict[str, Any]:
         "evaluations": 13 if quick else 25,
         "tokens": 4000 if quick else 6000,
         "recipe": {
-            "steps": 6 if quick else 120,
+            "steps": 6 if quick else 160,
             "groups": 6 if quick else 12,
             "group_size": 8 if quick else 16,
             "lr": 5e-4,

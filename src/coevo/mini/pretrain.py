@@ -49,8 +49,8 @@ class PretrainConfig(Config):
     10,000 the model takes several times the steps to connect a failing test with the line of its case."""
     init: float = Field(default=0.08, gt=0)
     """Standard deviation of the first weights: of a narrow model's, larger than the library's 0.02, from which it hardly starts."""
-    steps: int = Field(default=1700, ge=1)
-    exercises: int = Field(default=1500, ge=0)
+    steps: int = Field(default=2400, ge=1)
+    exercises: int = Field(default=2200, ge=0)
     """So many of the steps, the first ones, show worked exercises; the others the habits of careless programmers. Below some 700 the
     model does not begin to look things up."""
     batch: int = Field(default=32, ge=1)

@@ -8,6 +8,7 @@ Their run folders are temporary; what they reached is kept in the training run, 
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,6 +20,7 @@ from typing import Any
 from coevo.engines.model import EngineModel
 from coevo.episodes.types import Source, StartState
 from coevo.errors import InfrastructureError, ModelError
+from coevo.evaluation.pool import InlinePool
 from coevo.evaluation.pool_task import TaskPool
 from coevo.evolution.interrupts import FILE as STOP_FILE
 from coevo.evolution.result import Stop
@@ -92,6 +94,8 @@ class _Fleet:
 
     def __init__(self, parts: Parts, tasks: Sequence[Task], step: int, steps: int) -> None:
         self.parts, self.tasks, self.step, self.steps = parts, tasks, step, steps
+        # Such a pool works on the searches' own threads, and CPython 3.11 cannot parse on two of them at once (its issue 106905).
+        self.judging = threading.RLock() if isinstance(parts.pool, InlinePool) else None
 
     def go(self, asked: Callable[[], bool]) -> tuple[list[PolicyState], dict[str, float]] | None:
         """What they reached, in the order of the tasks, and what they spent; None if it was asked to stop."""
@@ -143,7 +147,11 @@ class _Fleet:
             setup = Setup.of(task, search=config)
             with Run.create(path, kind=KIND, config=setup.model_dump(mode="json")) as run:
                 result = search(
-                    task, run, pool=TaskPool(self.parts.pool, task), config=config, models=Ensemble([seat], [1.0])
+                    task,
+                    run,
+                    pool=TaskPool(self.parts.pool, task, self.judging),
+                    config=config,
+                    models=Ensemble([seat], [1.0]),
                 )
                 if result.stop in (Stop.MODEL_DOWN, Stop.MACHINE):
                     kind = ModelError if result.stop is Stop.MODEL_DOWN else InfrastructureError
