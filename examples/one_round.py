@@ -28,7 +28,7 @@ from coevo.gate.calibrate import calibrate
 from coevo.gate.deciding import next_step
 from coevo.gate.settings import GateConfig
 from coevo.gate.types import Ask, Calibration, Judgement, Look, Seen, Subject
-from coevo.lab.measuring import ToyMeasurer, samples_of
+from coevo.lab.measuring import ToyMeasurer, gate_row, samples_of
 from coevo.streams import stream_seed
 from coevo.training.branch import changes
 from coevo.training.session import train
@@ -66,7 +66,7 @@ def look(measurer: ToyMeasurer, ask: Ask, arms: Mapping[str, Path]) -> Look:
         for name, run in arms.items()
     }
     parent, child = (samples_of(rows[name], ask.tasks) for name in arms)
-    return Look(ask.split, ask.number, parent, child, *(frame_of(rows[name]) for name in arms))
+    return Look(ask.split, ask.number, parent, child, *(frame_of(map(gate_row, rows[name])) for name in arms))
 
 
 def judge(

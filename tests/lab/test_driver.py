@@ -90,9 +90,9 @@ def test_closed_and_opened_again_between_any_two_actions(whole: Path, tmp_path: 
     looks = [look for given in seen for look in given.looks]
     assert looks
     for look in looks:
-        total = sum(v for values in look.child.values() for v in values if v is not None)
-        assert look.child_frame is not None and look.child_frame.rows == 96 * 2
-        assert float(look.child_frame.numbers("truth").sum()) == pytest.approx(total)
+        values = [v for some in look.child.values() for v in some if v is not None]
+        assert look.child_frame is not None and look.child_frame.rows == len(values) >= 96 * 2
+        assert float(look.child_frame.numbers("truth").sum()) == pytest.approx(sum(values))
 
 
 def test_killed_in_training(tmp_path: Path) -> None:

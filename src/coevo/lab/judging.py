@@ -10,7 +10,7 @@ from coevo.evidence.types import Frame
 from coevo.gate.types import Ask, Judgement, Look, Seen, Subject, Verdict
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.interventions import allowed, sealed
-from coevo.lab.measuring import samples_of
+from coevo.lab.measuring import gate_row, samples_of
 from coevo.lab.records import look_dict
 from coevo.lab.rounds import Calibrate, Judge
 from coevo.lab.types import Branch, BranchState, Family
@@ -145,7 +145,7 @@ def _look(desk: Desk, action: Judge, ask: Ask) -> None:
     for arm in (action.against, action.branch):
         found = measured_rows(desk, desk.branches.path(arm), ask.split, ask.tasks, ask.samples, ask.seed)
         rows += [{**row, "branch": arm, "look_of": action.branch, "look": ask.number} for row in found]
-        frames.append(frame_of(found))
+        frames.append(frame_of(map(gate_row, found)))
         values.append(samples_of(found, ask.tasks))
     look = Look(ask.split, ask.number, values[0], values[1])
     desk.looked[(action.branch, ask.split, ask.number)] = (frames[0], frames[1])
@@ -178,7 +178,8 @@ def _with_rows(desk: Desk, action: Judge, look: Look) -> Look:
             if row.get("look_of") == action.branch and row.get("look") == look.number
         ]
         arms: list[Frame] = [
-            frame_of([_plain(row) for row in rows if row["branch"] == arm]) for arm in (action.against, action.branch)
+            frame_of([gate_row(_plain(row)) for row in rows if row["branch"] == arm])
+            for arm in (action.against, action.branch)
         ]
         desk.looked[key] = (arms[0], arms[1])
     parent, child = desk.looked[key]
