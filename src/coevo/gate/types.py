@@ -11,9 +11,6 @@ from typing import Any, NamedTuple
 
 from coevo.evidence.types import Frame
 
-WORTH = "worth"
-"""Column of a look's rows: what is compared, where that is not truth itself (true gain over a program that was given, say)."""
-
 
 class Verdict(StrEnum):
     PROMOTED = "promoted"
@@ -92,7 +89,7 @@ class Look(NamedTuple):
     number: int
     """From 1; for the holdout, the number of the access in the lab's life (as its `Ask` said)."""
     parent: Mapping[str, tuple[float | None, ...]]
-    """Task -> truth (or `WORTH`) of each sample; None where it could not be measured."""
+    """Task -> truth of each sample; None where it could not be measured."""
     child: Mapping[str, tuple[float | None, ...]]
     parent_frame: Frame | None = None
     """The rows behind them, for the checks of truth (contract, meaning, copies, public against hidden)."""

@@ -28,11 +28,11 @@ from coevo.bench.settings import assigned
 from coevo.config import Config, parse
 from coevo.errors import UsageError
 from coevo.gate.settings import GateConfig
-from coevo.gate.types import WORTH, Ask, Judgement, Seen, Verdict
+from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import absolute_config, new_lab, read_lab, run_lab
 from coevo.lab.interventions import resolved
 from coevo.lab.ledger import START
-from coevo.lab.measuring import Measurer, open_measurer
+from coevo.lab.measuring import Measurer, open_measurer, worth
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
 from coevo.streams import stream_seed
@@ -271,7 +271,7 @@ def ability_of(lab: LabConfig, run: Path, measurer: Measurer) -> dict[str, float
     seed = stream_seed(lab.seed, "ability") % 2**62
     samples = lab.gate.samples * lab.gate.looks
     rows = measurer.measure(run, split="report", tasks=measurer.tasks("report"), samples=samples, seed=seed)
-    return {"ability": fmean(row[WORTH] for row in rows if row[WORTH] is not None)}
+    return {"ability": fmean(value for row in rows if (value := worth(row)) is not None)}
 
 
 # All of them

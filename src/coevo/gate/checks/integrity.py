@@ -13,7 +13,7 @@ import numpy as np
 from coevo.evidence.types import Frame
 from coevo.gate.checks.running import absent, failed, passed
 from coevo.gate.settings import GateConfig
-from coevo.gate.types import WORTH, Check, Seen
+from coevo.gate.types import Check, Seen
 
 WEIGHTS = "weights"
 """In `declared`: another starting point."""
@@ -181,7 +181,7 @@ def _number(value: Any) -> bool:
 def _disagreement(frame: Frame, values: Mapping[str, tuple[float | None, ...]]) -> str:
     """How the rows behind a look contradict its numbers; "" if they do not."""
     codes, names = frame.words("task")
-    truth = frame.numbers(WORTH if frame.has(WORTH) else "truth")
+    truth = frame.numbers("truth")
     measured = np.isfinite(truth) & ~has_reason(frame)
     rows = np.bincount(codes[codes >= 0], minlength=len(names))
     sums = np.bincount(codes[measured & (codes >= 0)], weights=truth[measured & (codes >= 0)], minlength=len(names))
@@ -193,7 +193,7 @@ def _disagreement(frame: Frame, values: Mapping[str, tuple[float | None, ...]]) 
             return f"{len(samples)} samples of task {task!r}, and {count} rows behind them"
         total = math.fsum(v for v in samples if v is not None)
         if i is None or abs(total - float(sums[i])) > 1e-6 * max(1.0, abs(total)):
-            return f"samples of task {task!r} are not what the rows behind them say (rows with a reason count as unmeasured)"
+            return f"samples of task {task!r} are not the truth of the rows behind them (rows with a reason count as unmeasured)"
     return ""
 
 
