@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError
-from coevo.gate.types import WORTH
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
 from coevo.streams import array_stream, stream, stream_seed
@@ -58,11 +57,11 @@ def samples_of(rows: Rows, tasks: Sequence[str]) -> dict[str, tuple[float | None
     """Task -> what each sample is worth, None where it could not be measured."""
     found: dict[str, list[float | None]] = {task: [] for task in tasks}
     for row in rows:
-        found[row["task"]].append(row[WORTH])
+        found[row["task"]].append(worth(row))
     return {task: tuple(values) for task, values in found.items()}
 
 
-def worth(row: Mapping[str, Any], parent: float | None) -> float | None:
+def worth(row: Mapping[str, Any]) -> float | None:
     """What the gate compares: truth; where a program was given, what its truth gained: max(0, truth - the parent's).
 
     A search keeps its parent, so a regression costs it nothing and a copy brings nothing. Judged by truth itself, a policy that only learnt to hand
@@ -70,11 +69,8 @@ def worth(row: Mapping[str, Any], parent: float | None) -> float | None:
     """
     if row["unmeasured_reason"] or row["truth"] is None:
         return None
-    return float(row["truth"]) if parent is None else max(0.0, float(row["truth"]) - parent)
-
-
-def _weighed(row: Mapping[str, Any], parent: float | None, **more: Any) -> dict[str, Any]:
-    return {**row, **more, PARENT: parent, WORTH: worth(row, parent)}
+    parent = row.get(PARENT)
+    return float(row["truth"]) if parent is None else max(0.0, float(row["truth"]) - float(parent))
 
 
 def gate_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +148,12 @@ class ToyMeasurer:
                     scored[i] = edits.with_bonus(one, ACTIONS[rollouts[i].action])
                 group = Group(state, rollouts, tuple(scored), (None,) * len(rollouts), 0)
                 rows += [
-                    _weighed(evidence_of(run.name, 0, group, i, split), place.fitness, branch=run.name, task=task)
+                    {
+                        **evidence_of(run.name, 0, group, i, split),
+                        "branch": run.name,
+                        "task": task,
+                        PARENT: place.fitness,
+                    }
                     for i in range(len(rollouts))
                 ]
         return rows
@@ -259,7 +260,7 @@ class EngineMeasurer:
                 group = batches.scored_group(name, some, reward, recipe)
                 for rollout, total in zip(some, group.returns, strict=True):
                     known = {"run": branch, "branch": branch, "step": 0, "split": split, "kind": self.known[name].kind}
-                    rows.append(_weighed(evidence_row(rollout, **known, reward=total), self.hidden.get(name)))
+                    rows.append({**evidence_row(rollout, **known, reward=total), PARENT: self.hidden.get(name)})
         return rows
 
     def _start(self, name: str) -> Any:
