@@ -32,8 +32,10 @@ class Plan:
         """For a person."""
         return [
             f"budget: {self.rounds} rounds ({self.steps_first} steps first, then at most {self.steps_round} a round)",
-            (f"gate: up to {self.looks} looks of {self.samples_look} fresh samples per task and arm; the smallest gain that can be seen is known "
-            "after calibration"),
+            (
+                f"gate: up to {self.looks} looks of {self.samples_look} fresh samples per task and arm; the smallest gain that can be seen is known "
+                "after calibration"
+            ),
             *(f"warning: {line}" for line in self.warnings),
         ]
 
