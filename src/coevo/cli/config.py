@@ -12,7 +12,7 @@ from coevo.cli import output
 
 def config(
     what: Annotated[
-        str, typer.Argument(help="search, recipe, synth, task, budget, model, sandbox, or a run folder.")
+        str, typer.Argument(help="search, recipe, lab, arms, gate, synth, task, budget, model, sandbox, or a run folder.")
     ] = "search",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -26,6 +26,9 @@ def config(
         return
     from coevo.errors import pick
     from coevo.evolution.settings import SearchConfig
+    from coevo.gate.settings import GateConfig
+    from coevo.lab.arms import ArmsConfig
+    from coevo.lab.settings import LabConfig
     from coevo.models.spec import ModelSpec
     from coevo.runs import Budget
     from coevo.sandbox.types import SandboxConfig
@@ -35,6 +38,7 @@ def config(
 
     kinds: dict[str, Any] = {"search": SearchConfig, "recipe": Recipe, "synth": SynthConfig, "task": TaskConfig}
     kinds |= {"budget": Budget, "model": ModelSpec, "sandbox": SandboxConfig}
+    kinds |= {"lab": LabConfig, "arms": ArmsConfig, "gate": GateConfig}
     cls = pick(what, kinds, kind="config (or run folder)")
     rows = list(_fields(cls, ""))
     if json:
