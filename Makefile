@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
 PIP := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo demo-lab test lint bench bench-sandbox bench-search bench-efficiency bench-baselines bench-models bench-operators bench-train bench-wait \
@@ -14,7 +15,7 @@ demo-lab: $(VENV)/.local
 	$(BIN)/coevo lab demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks examples
