@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -80,20 +80,19 @@ def test_model_steps_are_decided_early_and_have_their_share(tmp_path: Path, task
 
 
 def test_operators_go_on_while_the_model_answers(tmp_path: Path, task: Task, pool) -> None:
-    commits_at_reply: list[int] = []
-    seen = [0]
+    five, came = threading.Event(), []
 
     def slow(request: Request) -> Scripted:
-        time.sleep(0.4)
-        commits_at_reply.append(seen[0])
+        came.append(five.wait(60))
         return Scripted(text=REPLIES[0] if isinstance(REPLIES[0], str) else "")
 
     def watch(progress: Progress) -> None:
-        seen[0] = progress.commits
+        if progress.commits >= 5:
+            five.set()
 
     run_search(tmp_path / "r", task, pool, script=slow, observer=watch, **(EARLY | {"ahead": 20, "steps": 30}))
     # The first block (steps 11 to 30) is asked for after one commit; ten operators' steps lie before it.
-    assert commits_at_reply[0] >= 5
+    assert came and all(came)
 
 
 def test_a_small_budget_is_spent_to_the_end_and_not_past_it(tmp_path: Path, task: Task, pool) -> None:
@@ -125,10 +124,8 @@ def test_stopping_leaves_what_lies_ahead_and_a_resume_takes_it_up(tmp_path: Path
         if progress.commits == 20:
             (folder / "stop").touch()
 
-    begun = time.monotonic()
     result = run_search(folder, task, pool, observer=stopper, **EARLY)
     assert result.stop is Stop.INTERRUPTED and result.steps < 61
-    assert time.monotonic() - begun < 60
     with Run.open(folder, write=False) as run:
         assert not any(run.ledger.held().values())
     assert run_search(folder, task, pool, **EARLY).stop is Stop.STEPS
@@ -140,20 +137,28 @@ def test_minutes_do_not_wait_for_a_slow_model(
     tmp_path: Path, task: Task, pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coevo.evolution.search.GRACE_S", 0.3)
-    script = [Scripted(text="", delay_s=8.0)]
-    begun = time.monotonic()
-    result = run_search(
-        tmp_path / "r",
-        task,
-        pool,
-        script=script,
-        budget=Budget(minutes=0.01),
-        steps=None,
-        proposers={"rewrite": 1},
-        verify=True,
-    )
+    over, answered = threading.Event(), []
+
+    def until_over(request: Request) -> str:
+        over.wait(120)
+        answered.append(request.key)
+        return ""
+
+    try:
+        result = run_search(
+            tmp_path / "r",
+            task,
+            pool,
+            script=until_over,
+            budget=Budget(minutes=0.01),
+            steps=None,
+            proposers={"rewrite": 1},
+            verify=True,
+        )
+        assert not answered
+    finally:
+        over.set()
     assert result.stop is Stop.BUDGET and "minutes" in result.message
-    assert time.monotonic() - begun < 6
     assert result.verified is not None
 
 
