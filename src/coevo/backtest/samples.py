@@ -4,7 +4,7 @@ What schema 1 carries of a `Sample`: parent_fitness, fitness, correctness, effic
 be read again) the text. What it does not: the parent's correctness, efficiency and hash, the attempts shown, the archive, the program's source, single tests. A part of a
 reward that needs one of those is not recomputed (`lacks`); no value is ever guessed.
 
-Whether a reply without a program handed its parent back is found out from, in this order: `text.copies_parent`; a recorded part that pays copies and nothing else (`format`,
+Whether a reply without a program handed its parent back is found out from, in this order: `copy`; `text.copies_parent`; a recorded part that pays copies and nothing else (`format`,
 `absolute`, `metaevolve`, `difference`); a truth above 0, which a reply without a program never has. Where none of them says, it is unknown.
 
 An episode of several turns is known by its best turn; what all its turns together would earn cannot be known from it.
@@ -176,6 +176,7 @@ def _evidence_of_copies(frame: Frame) -> list[np.ndarray]:
     nothing = np.full(frame.rows, np.nan)
     told_by_parent = np.isfinite(parent) & (parent != 0)
     return [
+        frame.numbers("copy"),
         frame.numbers("text.copies_parent"),
         np.where(np.isnan(paid["format"]), nothing, paid["format"] != 0),
         np.where(np.isnan(paid["absolute"]) | ~told_by_parent, nothing, paid["absolute"] != 0),

@@ -20,6 +20,7 @@ HOW = {
     "correctness": "write the share of tests passed",
     "parts": 'write the reward\'s summands by name: {"parts": {"format": 0.1, "tests": 0.5}}',
     "contract_ok": "say whether the reply could be parsed",
+    "copy": "say whether the reply handed back the program it was given",
     "meaning_ok": "say whether what was parsed is right",
     "tokens": "count the sampled tokens",
     "stop_reason": "say why a reply ended: stop, length, timeout",

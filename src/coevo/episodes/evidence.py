@@ -9,7 +9,8 @@ several turns is known by its best turn (`standing.best_turn`).
     reward, parts        what training saw (before any filter), and the named parts it is made of
     truth                fitness on hidden tests, by the same formula as `fitness`; 0 for a reply without a program; None where it was not asked for
                          or could not be measured. No reward sees it
-    contract_ok          every reply could be parsed into a program
+    contract_ok          every reply could be parsed into a new program
+    copy                 the last reply handed its parent back: well-formed, and no new program
     meaning_ok           the program is right: all public tests passed; kind open: its answer is valid
     tokens, stop_reason, turns, tool_calls, tool_errors, logprob_mean, entropy_mean     of the sampled tokens
     advantage            mean over the turns
@@ -28,13 +29,25 @@ from typing import Any
 from coevo.episodes.standing import best_turn, truth_of
 from coevo.episodes.types import Judged, Rollout, Turn
 from coevo.evaluation.types import Evaluation, Outcome
+from coevo.evolution.types import Rejection
 from coevo.tasks.types import Kind
 
 SCHEMA = 1
 
 COLUMNS = (
     *("schema", "run", "branch", "step", "split", "task", "group", "sample", "kind", "prompt", "response", "reward"),
-    *("truth", "parts", "contract_ok", "meaning_ok", "tokens", "stop_reason", "turns", "tool_calls", "tool_errors"),
+    *(
+        "truth",
+        "parts",
+        "contract_ok",
+        "copy",
+        "meaning_ok",
+        "tokens",
+        "stop_reason",
+        "turns",
+        "tool_calls",
+        "tool_errors",
+    ),
     *("advantage", "logprob_mean", "entropy_mean", "kept", "unmeasured_reason", "wall_s", "cost_usd"),
     *("parent_fitness", "fitness", "correctness", "efficiency", "edit_kind", "depth", "program_hash"),
 )
@@ -81,6 +94,9 @@ def evidence_row(
         "truth": truth_of(rollout),
         "parts": dict(parts or {}),
         "contract_ok": all(t.judged.proposal.program is not None for t in rollout.turns) if measured else None,
+        "copy": rollout.turns[-1].judged.proposal.rejection is Rejection.UNCHANGED
+        if measured and rollout.turns
+        else None,
         "meaning_ok": _is_right(evaluation, kind) if measured else None,
         "tokens": sum(len(turn.token_ids) for turn in rollout.turns),
         "stop_reason": rollout.turns[-1].stop_reason.value if rollout.turns else None,

@@ -19,7 +19,19 @@ import numpy as np
 from coevo.errors import UsageError
 
 NUMBERS = (
-    *("schema", "step", "sample", "reward", "truth", "contract_ok", "meaning_ok", "tokens", "turns", "tool_calls"),
+    *(
+        "schema",
+        "step",
+        "sample",
+        "reward",
+        "truth",
+        "contract_ok",
+        "copy",
+        "meaning_ok",
+        "tokens",
+        "turns",
+        "tool_calls",
+    ),
     *("tool_errors", "advantage", "logprob_mean", "entropy_mean", "kept", "wall_s", "cost_usd", "parent_fitness"),
     *("fitness", "correctness", "efficiency", "depth"),
 )

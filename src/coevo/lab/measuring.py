@@ -74,15 +74,12 @@ def worth(row: Mapping[str, Any]) -> float | None:
 
 
 def gate_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as the gate reads it, in one unit: where a program was given, truth and public fitness are both what was gained on it; and whether
-    the program was handed back is said apart, since gains no longer tell."""
+    """A row as the gate reads it, in one unit: where a program was given, truth and public fitness are both what was gained on it. That a
+    program was handed back is said in `copy`, since gains no longer tell."""
     if row.get(PARENT) is None or row["parent_fitness"] is None:
         return dict(row)
-    fitness, parent = row["fitness"], row["parent_fitness"]
-    copied = None if fitness is None else float(fitness == parent and fitness > 0)
-    gained = None if fitness is None else max(0.0, fitness - parent)
-    told = {"truth": worth(row), "fitness": gained, "parent_fitness": None, "text.copies_parent": copied}
-    return {**row, **told}
+    gained = None if row["fitness"] is None else max(0.0, row["fitness"] - row["parent_fitness"])
+    return {**row, "truth": worth(row), "fitness": gained, "parent_fitness": None}
 
 
 @contextmanager

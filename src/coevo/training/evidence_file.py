@@ -108,7 +108,7 @@ _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("sample", "tokens", "turns", "tool_calls", "tool_errors", "depth"), _COUNT),
     **dict.fromkeys(("reward", "truth", "advantage", "logprob_mean", "entropy_mean", "wall_s", "cost_usd"), _NUMBER),
     **dict.fromkeys(("parent_fitness", "fitness", "correctness", "efficiency"), _NUMBER),
-    **dict.fromkeys(("contract_ok", "meaning_ok", "kept"), _FLAG),
+    **dict.fromkeys(("contract_ok", "copy", "meaning_ok", "kept"), _FLAG),
     "parts": (_parts, "an object of finite numbers"),
 }
 _NEVER_NULL = ("step", "split", "task", "group", "sample")

@@ -68,6 +68,7 @@ def evidence_of(run: str, step: int, group: Group, i: int, split: str) -> dict[s
         "truth": rollout.hidden if seen is not None else None,
         "parts": dict(scored.parts) if scored is not None else {},
         "contract_ok": seen.contract_ok if seen is not None else None,
+        "copy": seen.rejection == Rejection.UNCHANGED if seen is not None else None,
         "meaning_ok": (seen.correctness or 0.0) >= _RIGHT if seen is not None else None,
         "tokens": tokens_of(action),
         "stop_reason": "stop",

@@ -8,7 +8,8 @@ from coevo.evidence.types import Frame
 
 
 def measure(frame: Frame, baseline: Frame | None) -> Reading:
-    return share(frame, frame.numbers("text.copies_parent"), "give a program of the prompt back unchanged")
+    told = frame.numbers("copy" if frame.has("copy") else "text.copies_parent")
+    return share(frame, told, "give a program of the prompt back unchanged")
 
 
 def _copying(first: float, last: float):
@@ -39,7 +40,7 @@ DIAGNOSTIC = Diagnostic(
     layer=Layer.BEHAVIOUR,
     formula="share of late rollouts whose program has the normal form (comments and layout do not count) of a program that the prompt shows, or whose edits change nothing",
     source="ThetaEvolve, arXiv 2511.23473 (lazy penalty); MetaEvolve's reward, arXiv 2607.21971, charges 1 for a worse child and 0 for a tie",
-    needs=("text.copies_parent",),
+    needs=("copy|text.copies_parent",),
     levels=Levels(0.1, 0.3),
     measure=measure,
     means="Doing nothing has become the safe answer.",

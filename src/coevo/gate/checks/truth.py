@@ -95,7 +95,7 @@ def format_only(config: GateConfig, seen: Seen) -> Check:
     child, parent = frames_of(seen, "child", split), frames_of(seen, "parent", split)
     if not (_both(child, parent, "contract_ok") and _both(child, parent, "truth")):
         return unknown("not checked: no rows say whether the contract was kept")
-    rise, p = _rise(child, parent, tasks, named("contract_ok"))
+    rise, p = _rise(child, parent, tasks, _well_formed)
     (c0, m0), (c1, m1) = (_contract(frames, tasks) for frames in (parent, child))
     by_format, by_meaning = (c1 - c0) * (m0 + m1) / 2, (m1 - m0) * (c0 + c1) / 2
     total = by_format + by_meaning
@@ -109,17 +109,18 @@ def format_only(config: GateConfig, seen: Seen) -> Check:
 
 
 def copies(config: GateConfig, seen: Seen) -> Check:
-    """The child does not live on handing back the program it was given (`text.copies_parent`; without it, a fitness that is the
+    """The child does not live on handing back the program it was given (`copy`, or `text.copies_parent`; without either, a fitness that is the
     start program's to the last digit)."""
     split, tasks = _last_split(seen)
     child, parent = frames_of(seen, "child", split), frames_of(seen, "parent", split)
-    exact = _both(child, parent, "text.copies_parent")
+    column = "copy" if _both(child, parent, "copy") else "text.copies_parent"
+    exact = _both(child, parent, column)
     if not exact and not (_both(child, parent, "parent_fitness") and _both(child, parent, "fitness")):
         return unknown("not checked: no rows say what program they began with")
 
     def copied(frame: Frame) -> np.ndarray:
         if exact:
-            return frame.numbers("text.copies_parent")
+            return frame.numbers(column)
         fitness = frame.numbers("fitness")
         return np.where(np.isfinite(fitness), (fitness == frame.numbers("parent_fitness")) & (fitness > 0), np.nan)
 
@@ -134,13 +135,18 @@ def copies(config: GateConfig, seen: Seen) -> Check:
 
 def _contract(frames: Sequence[Frame], tasks: Sequence[str]) -> tuple[float, float]:
     """(share that keeps the contract, mean truth of those), pooled over tasks."""
-    kept = float(np.nanmean(means(frames, tasks, named("contract_ok"))))
+    kept = float(np.nanmean(means(frames, tasks, _well_formed)))
 
     def earned(frame: Frame) -> np.ndarray:
-        return frame.numbers("truth") * (frame.numbers("contract_ok") > 0)
+        return frame.numbers("truth") * (_well_formed(frame) > 0)
 
     total = float(np.nanmean(means(frames, tasks, earned)))
     return kept, (total / kept if kept > 0 else 0.0)
+
+
+def _well_formed(frame: Frame) -> np.ndarray:
+    """Whether a reply keeps the contract. One that hands its parent back does: that it brings nothing is no matter of format."""
+    return np.fmax(frame.numbers("contract_ok"), np.where(frame.numbers("copy") > 0, 1.0, np.nan))
 
 
 def _rise(
