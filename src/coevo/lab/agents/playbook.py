@@ -3,7 +3,7 @@
 For every move that would change something: *match*, how loudly the diagnosis asks for it (critical 2, warn 1 for each diagnostic it answers; 1, 1/2,
 1/3 ... for its family's place in a fired rule's suggestions), times a draw from the Beta posterior of its success in this lab (Thompson 1933). Moves
 that nobody asked for keep a small chance, so that a diagnosis that sees nothing does not end the search. What was tried on the same parent, or
-was ever invalid, is not proposed again. Where the diagnosis says that the parent's policy is spoilt, a change is proposed together with a
+was ever invalid, is not proposed again. A change that failed is tried again together with what its own rollouts ask for (`_repairs`). Where the diagnosis says that the parent's policy is spoilt, a change is proposed together with a
 return to the base weights, as a bundle.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from coevo.bench.settings import assigned
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError
 from coevo.gate.types import Verdict
@@ -26,6 +27,8 @@ from coevo.streams import stream
 
 UNASKED = 0.2
 """Match of a move that no finding speaks for."""
+REPAIRED = 3
+"""Settings that a repair may change at most."""
 SKILL = 3.0
 """Match of a skill that fires; of the k-th, over k."""
 _LOUD = {Level.CRITICAL: 2.0, Level.WARN: 1.0}
@@ -101,6 +104,10 @@ class Playbook:
     def _proposal(self, brief: Brief, idea: _Idea) -> Proposal:
         wins, losses = _record(brief.past, idea)
         change = Change(sets=idea.sets)
+        if len(idea.sets) > 1:
+            change = Change(
+                sets=idea.sets, bundle="each of them alone was held back by another", ablation=tuple(idea.sets)
+            )
         if not self.blind and (spoilt := spoilt_by(brief.diagnosis)):
             change = Change(
                 sets=idea.sets,
@@ -134,7 +141,7 @@ def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
         match = math.fsum(_LOUD[findings[name]] for name in asked) + (max(rules.values()) if asked and rules else 0.0)
         cites = (*asked, *(rules if asked else ()))
         found[_key(sets)] = _Idea(move.name, move.family, sets, move.why, match or UNASKED, cites)
-    for idea in () if blind else _of_skills(brief):
+    for idea in () if blind else (*_of_skills(brief), *_repairs(brief)):
         same = found.get(_key(idea.sets))
         if same is not None:
             idea = idea._replace(match=idea.match + same.match, cites=(*idea.cites, *same.cites), family=same.family)
@@ -157,6 +164,26 @@ def _of_skills(brief: Brief) -> Iterable[_Idea]:
         if patch.sets:
             why = patch.why or skill.description
             yield _Idea(skill.name, _family(patch.sets), patch.sets, why, SKILL / place, (skill.name,), skill.name)
+
+
+def _repairs(brief: Brief) -> Iterable[_Idea]:
+    """A change that failed on this parent, together with what its own rollouts ask for: two faults may hide each other."""
+    for branch in brief.past:
+        judgement, proposal = branch.judgement, branch.proposal
+        if judgement is None or proposal is None or branch.diagnosis is None or branch.parent != brief.parent.name:
+            continue
+        first = dict(proposal.change.sets)
+        if not first or len(first) >= REPAIRED or judgement.verdict in (Verdict.PROMOTED, Verdict.UNMEASURED):
+            continue
+        loud = {f.diagnostic: _LOUD[f.level] for f in branch.diagnosis.findings if f.level in _LOUD}
+        for move, sets in moves_for(assigned(dict(brief.recipe), first)):
+            asked = [name for name in move.answers if name in loud]
+            if asked and not set(sets) & set(first):
+                match = math.fsum(loud[name] for name in asked) - 0.5 * len(first)
+                why = f"{branch.name} failed for another reason than its own: {move.why}"
+                yield _Idea(
+                    f"{branch.name}+{move.name}", move.family, {**first, **sets}, why, match, (branch.name, *asked)
+                )
 
 
 def _family(sets: Sets) -> Family:
