@@ -32,7 +32,7 @@ def meta(*, quick: bool) -> dict[str, Any]:
     sizes = (
         {"train": 24, "validation": 9, "id": 9, "ood": 12}
         if quick
-        else {"train": 96, "validation": 24, "id": 48, "ood": 64}
+        else {"train": 96, "validation": 24, "id": 32, "ood": 40}
     )
     model = "mini:tiny" if quick else "mini"
     return {
@@ -61,7 +61,7 @@ def meta(*, quick: bool) -> dict[str, Any]:
         "evaluations": 13 if quick else 25,
         "tokens": 4000 if quick else 6000,
         "recipe": {
-            "steps": 6 if quick else 160,
+            "steps": 6 if quick else 100,
             "groups": 6 if quick else 12,
             "group_size": 8 if quick else 16,
             "lr": 5e-4,
