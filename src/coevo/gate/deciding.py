@@ -27,7 +27,7 @@ from coevo.gate.types import Ask, Check, CheckName, Judgement, Look, Seen, Statu
 from coevo.streams import stream_seed
 
 BEFORE = (
-    Stage(CheckName.INTEGRITY, integrity, ("splits", "sealed", "base_weights", "changes")),
+    Stage(CheckName.INTEGRITY, integrity, ("splits", "sealed", "record", "base_weights", "changes")),
     Stage(CheckName.HEALTH, health, ("rows", "diagnostics")),
     Stage(CheckName.TRUTH, truth, ("rewarded_failures", "answer_source")),
     Stage(CheckName.TRUTH, contamination, ("training_data",)),

@@ -79,6 +79,10 @@ class Subject:
     continuation. None: it never said, and may have changed one thing."""
     allowed: tuple[str, ...] | None = None
     """Patterns (`fnmatch`) of leaves and files that may change; None: any."""
+    recorded: Mapping[str, str] = field(default_factory=dict)
+    """What its training left (weights, rollouts), by digests that were taken when it ended."""
+    found: Mapping[str, str] = field(default_factory=dict)
+    """The same digests, taken now."""
 
 
 class Look(NamedTuple):
@@ -184,6 +188,6 @@ class Seen(NamedTuple):
     answers: Mapping[str, tuple[str, ...]] = {}
     """Task of the gate or holdout split -> fingerprints of its answers (`coevo.gate.fingerprints`). The gate never holds their text."""
     promised: tuple[str, ...] = ()
-    """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", "rows" behind each look, and "answers" of the
+    """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", "record", "rows" behind each look, and "answers" of the
     gate's tasks: a lab promises all it has. Where it is missing, integrity fails; where nothing was promised and neither arm has it, it is listed as not
     checked."""

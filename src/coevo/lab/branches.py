@@ -28,6 +28,7 @@ from coevo.lab.ledger import START, Ledger
 from coevo.lab.settings import LabConfig
 from coevo.lab.types import Branch
 from coevo.runs import Budget, Run
+from coevo.runs.jsontext import dumps
 from coevo.runs.types import State
 from coevo.streams import stream_seed
 from coevo.training.history import past_of
@@ -81,9 +82,12 @@ class Branches:
         if parts := reward.get("parts"):
             reward["parts"] = {_in_folder(name, folder): weight for name, weight in parts.items()}
             data["reward"] = reward
-        seed = stream_seed(self.config.seed, "train", made.round) % (1 << 62)
-        whole = resolved(data, self.config).model_copy(update={"seed": seed, "steps": wanted})
+        whole = resolved(data, self.config).model_copy(update={"seed": self.seed(made), "steps": wanted})
         return with_absolute_paths(whole)
+
+    def seed(self, made: Branch) -> int:
+        """What a branch trains under: all of a round share it."""
+        return stream_seed(self.config.seed, "train", made.round) % (1 << 62)
 
     def train(
         self, ledger: Ledger, names: Sequence[str], step: int, budget: Mapping[str, float | None]
@@ -211,6 +215,12 @@ class Branches:
     def ended_with(self, name: str) -> str:
         """Digest of a branch's newest weights."""
         return _digest_of(self.path(name), None)
+
+    def record(self, name: str) -> str:
+        """Digest of a branch's training run, settings and rollouts, but for measured times."""
+        with Run.open(self.path(name), write=False) as run:
+            settings = dumps(run.config, canonical=True)
+            return hashlib.sha256(f"{run.digest()}\n{settings}".encode()).hexdigest()
 
     def began_with(self, name: str) -> str:
         """Digest of the weights its training started from, as they are now."""

@@ -18,7 +18,7 @@ from coevo.runs import Run
 from coevo.streams import stream_seed
 from coevo.training.opening import Setup
 
-PROMISED = ("recipe", "files", "sealed", "base_weights", "training")
+PROMISED = ("recipe", "files", "sealed", "record", "base_weights", "training", "rows")
 """What every arm of a lab carries; where it is missing, integrity fails."""
 
 
@@ -66,11 +66,25 @@ def judge_branch(desk: Desk, action: Judge) -> None:
         why = desk.ledger.trouble.get(branch.name, "its training failed")
         _verdict(desk, action, Judgement(Verdict.UNMEASURED, (f"training failed: {why}",)))
         return
+    if twin := _twin(desk, branch):
+        why = f"the same weights as {twin}, to the last bit: the declared change did nothing"
+        _verdict(desk, action, Judgement(Verdict.REJECTED, (why,)))
+        return
     said = desk.gate(desk.config.gate, seen_of(desk, action))
     if isinstance(said, Judgement):
         _verdict(desk, action, said)
     else:
         _look(desk, action, said)
+
+
+def _twin(desk: Desk, branch: Branch) -> str:
+    """The control, where a branch that declares a change came to its very weights: another draw of the same policy is luck, whatever it is held
+    against. Nothing of a branch whose weights are no longer those recorded: that is the gate's to say."""
+    control, weights = desk.ledger.control(), desk.ledger.weights
+    if control is None or control.name == branch.name or not weights.get(branch.name):
+        return ""
+    recorded = weights[branch.name] == weights.get(control.name)
+    return control.name if recorded and desk.branches.ended_with(branch.name) == weights[branch.name] else ""
 
 
 def seen_of(desk: Desk, action: Judge) -> Seen:
@@ -111,8 +125,14 @@ def _subject(desk: Desk, name: str, against: str | None) -> Subject:
         sealed=sealed(desk.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
         base_weights=desk.branches.began_with(name),
         training=desk.frame(name),
+        recorded=_record(desk.ledger.weights.get(name, ""), desk.ledger.records.get(name, "")),
+        found=_record(desk.branches.ended_with(name), desk.branches.record(name)),
         **more,
     )
+
+
+def _record(weights: str, run: str) -> dict[str, str]:
+    return {name: digest for name, digest in (("weights", weights), ("training run", run)) if digest}
 
 
 def _changeable(files: Mapping[str, str]) -> dict[str, str]:
@@ -129,11 +149,14 @@ def declared(branch: Branch) -> tuple[str, ...]:
 
 
 def _trained_by(desk: Desk, name: str) -> dict[str, Any]:
-    """The recipe that the training run holds (not the one the harness says), without its count of steps; reward files as in the harness."""
+    """The recipe that the training run holds (not the one the harness says), without its count of steps and without the seed that the lab gave
+    its round; reward files as in the harness."""
     path = desk.branches.path(name)
     with Run.open(path, write=False) as run:
         recipe = Setup.read(run).recipe.model_dump(mode="json")
     recipe.pop("steps")
+    if recipe["seed"] == desk.branches.seed(desk.ledger.branches[name]):
+        del recipe["seed"]
     prefix = f"{(desk.path / 'worktrees' / name).resolve()}/"
     parts = recipe["reward"]["parts"]
     recipe["reward"]["parts"] = {part.removeprefix(prefix): weight for part, weight in parts.items()}

@@ -108,6 +108,7 @@ def _keep(desk: Desk, name: str, one: Trained, cost: dict[str, float]) -> None:
         "ended": one.ended,
         "cost": cost,
         "weights": desk.branches.ended_with(name),
+        "record": desk.branches.record(name),
         "timing": {"minutes": one.minutes - desk.ledger.minutes.get(name, 0.0)},
         "round": round_,
     }

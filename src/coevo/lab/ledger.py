@@ -85,6 +85,8 @@ class Ledger:
     """And how many it is to make."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """Digest of each branch's weights, taken when they were written."""
+    records: Mapping[str, str] = field(default_factory=dict)
+    """Digest of each branch's training run, taken with it."""
     minutes: Mapping[str, float] = field(default_factory=dict)
     """Of training; measured, so no decision rests on it."""
     trouble: Mapping[str, str] = field(default_factory=dict)
@@ -196,6 +198,7 @@ def _trained(ledger: Ledger, data: Data) -> Ledger:
         found,
         steps={**ledger.steps, name: data["step"]},
         weights={**ledger.weights, name: data["weights"]},
+        records={**ledger.records, name: data.get("record", "")},
         minutes={**ledger.minutes, name: ledger.minutes.get(name, 0.0) + data["timing"]["minutes"]},
     )
 

@@ -46,6 +46,18 @@ def sealed(config: GateConfig, seen: Seen) -> Check:
     return passed(f"{len(before)} sealed hashes agree")
 
 
+def record(config: GateConfig, seen: Seen) -> Check:
+    """What training left is what was recorded when it ended: weights that are measured, rollouts that are read. Of both arms: a parent made
+    worse is a child made better."""
+    parent, child = seen.parent, seen.child
+    if (gap := absent(seen, "record", bool(parent.recorded), bool(child.recorded))) is not None:
+        return gap
+    for arm in (parent, child):
+        if changed := [name for name, digest in arm.recorded.items() if arm.found.get(name) != digest]:
+            return failed(f"{_some(changed)} of {arm.name} changed after its training had ended", changed=len(changed))
+    return passed("weights and rollouts of both arms are those that training left")
+
+
 def base_weights(config: GateConfig, seen: Seen) -> Check:
     """Training started from weights it may start from."""
     child, parent = seen.child, seen.parent
@@ -74,6 +86,8 @@ def changes(config: GateConfig, seen: Seen) -> Check:
         return failed("a seed was declared as the change; luck is no improvement", **numbers)
     if lucky and not changed and declared != () and WEIGHTS not in (declared or ()):
         return failed(f"only seeds or an order changed ({_some(lucky)}); luck is no improvement", **numbers)
+    if lucky and declared:
+        return failed(f"a seed or an order changed beside what was declared: {_some(lucky)}", **numbers)
     if child.allowed is not None:
         forbidden = [name for name in changed if not any(fnmatchcase(name, p) for p in child.allowed)]
         if forbidden:
