@@ -48,7 +48,8 @@ def written(kind: str, tmp: Path) -> Path:
         case "run":
             return run_of(tmp / "run", ROWS)
         case "lab":
-            run_of(tmp / "lab", [], kind="lab")
+            # What a lab stores itself are the gate's samples: no rollouts of any training.
+            run_of(tmp / "lab", [{**row, "split": "gate", "step": 0} for row in ROWS[:5]], kind="lab")
             run_of(tmp / "lab" / "branches" / "b0", ROWS)
             return tmp / "lab"
         case _:

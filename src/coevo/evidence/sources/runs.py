@@ -15,23 +15,28 @@ from coevo.runs import Run
 from coevo.runs.jsontext import loads
 
 DB = "run.db"
+LAB = "lab"
 BATCH = 1_000
 SPAN = 10_000
 """Rollouts of a span."""
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The run in a folder, if it holds rollouts, else the runs up to three folders below (a lab's branches)."""
+    """The run in a folder, if it holds rollouts, else the runs up to three folders below. A lab is its branches: the rows in its own store
+    are the gate's samples, and count only while no branch has any."""
     found = [folder] if (folder / DB).is_file() else []
-    if found and _count(folder):
-        return found
+    if found:
+        kind, rows = _told(folder)
+        if rows and kind != LAB:
+            return found
     below = sorted(path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/{DB}"))
-    return [path for path in below if _count(path)] or found
+    return [path for path in below if _told(path)[1]] or found
 
 
-def _count(folder: Path) -> int:
+def _told(folder: Path) -> tuple[str, int]:
+    """What kind of run it is, and how many rollouts it holds."""
     with Run.open(folder, write=False) as run:
-        return run.counts()["rollouts"]
+        return run.kind, run.counts()["rollouts"]
 
 
 def plan(folders: list[Path]) -> Plan:
