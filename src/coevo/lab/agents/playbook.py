@@ -1,7 +1,7 @@
 """The default agent: moves and skills that answer what the diagnosis found, weighed by what came of them before. Needs no model.
 
-For every move that would change something: *match*, how loudly the diagnosis asks for it (critical 2, warn 1 for each diagnostic it answers; 1, 1/2,
-1/3 ... for its family's place in a fired rule's suggestions), times a draw from the Beta posterior of its success in this lab (Thompson 1933). Moves
+For every move that would change something: *match*, how loudly the diagnosis asks for it (`_match`: critical 2, warn 1, times what the layer counts; plus
+1, 1/2, 1/3 ... for its family's place in a fired rule's suggestions), times a draw from the Beta posterior of its success in this lab (Thompson 1933). Moves
 that nobody asked for keep a small chance, so that a diagnosis that sees nothing does not end the search. What was tried on the same parent, or
 was ever invalid, is not proposed again. A change that failed is tried again together with what its own rollouts ask for (`_repairs`). Where the diagnosis says that the parent's policy is spoilt, a change is proposed together with a
 return to the base weights, as a bundle.
@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from coevo.bench.settings import assigned
-from coevo.diagnostics.types import Diagnosis, Level
+from coevo.diagnostics.types import Diagnosis, Layer, Level
 from coevo.errors import CoevoError
 from coevo.gate.types import Verdict
 from coevo.lab.agents.moves import Move, Sets, moves_for
@@ -32,6 +32,8 @@ REPAIRED = 3
 SKILL = 3.0
 """Match of a skill that fires; of the k-th, over k."""
 _LOUD = {Level.CRITICAL: 2.0, Level.WARN: 1.0}
+_LAYER = {Layer.MEASUREMENT: 2.0, Layer.SCORE: 2.0, Layer.SIGNAL: 1.0, Layer.POLICY: 0.7, Layer.BEHAVIOUR: 0.5}
+"""What is paid without being true comes before the symptoms that it brings: collapse, sameness, length."""
 
 
 _SPOILT = (
@@ -131,14 +133,14 @@ class Playbook:
 
 def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
     """Moves and skills; where both say the same, it is the skill's idea, asked for twice."""
-    findings = {f.diagnostic: f.level for f in brief.diagnosis.findings}
+    loud = _loud(brief.diagnosis)
     found: dict[str, _Idea] = {}
     for move, sets in moves_for(brief.recipe):
-        asked = [name for name in move.answers if findings.get(name) in _LOUD]
+        asked = [name for name in move.answers if name in loud]
         rules = {
             r.rule: 1 / (1 + r.suggests.index(move.family)) for r in brief.diagnosis.fired if move.family in r.suggests
         }
-        match = math.fsum(_LOUD[findings[name]] for name in asked) + (max(rules.values()) if asked and rules else 0.0)
+        match = _match(loud, asked) + (max(rules.values()) if asked and rules else 0.0)
         cites = (*asked, *(rules if asked else ()))
         found[_key(sets)] = _Idea(move.name, move.family, sets, move.why, match or UNASKED, cites)
     for idea in () if blind else (*_of_skills(brief), *_repairs(brief)):
@@ -147,6 +149,17 @@ def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
             idea = idea._replace(match=idea.match + same.match, cites=(*idea.cites, *same.cites), family=same.family)
         found[_key(idea.sets)] = idea
     return found.values()
+
+
+def _loud(diagnosis: Diagnosis) -> dict[str, float]:
+    """How much each finding that speaks asks for."""
+    return {f.diagnostic: _LOUD[f.level] * _LAYER[f.layer] for f in diagnosis.findings if f.level in _LOUD}
+
+
+def _match(loud: Mapping[str, float], asked: Sequence[str]) -> float:
+    """The loudest of the findings that a move answers; the others, which often say the same, a quarter each."""
+    values = sorted((loud[name] for name in asked), reverse=True)
+    return values[0] + 0.25 * math.fsum(values[1:]) if values else 0.0
 
 
 def _key(sets: Sets) -> str:
@@ -175,11 +188,11 @@ def _repairs(brief: Brief) -> Iterable[_Idea]:
         first = dict(proposal.change.sets)
         if not first or len(first) >= REPAIRED or judgement.verdict in (Verdict.PROMOTED, Verdict.UNMEASURED):
             continue
-        loud = {f.diagnostic: _LOUD[f.level] for f in branch.diagnosis.findings if f.level in _LOUD}
+        loud = _loud(branch.diagnosis)
         for move, sets in moves_for(assigned(dict(brief.recipe), first)):
             asked = [name for name in move.answers if name in loud]
             if asked and not set(sets) & set(first):
-                match = math.fsum(loud[name] for name in asked) - 0.5 * len(first)
+                match = _match(loud, asked) - 0.5 * len(first)
                 why = f"{branch.name} failed for another reason than its own: {move.why}"
                 yield _Idea(
                     f"{branch.name}+{move.name}", move.family, {**first, **sets}, why, match, (branch.name, *asked)
