@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from coevo.backtest.candidates import Screening, screen
 from coevo.backtest.types import Past, known_of
 from coevo.diagnostics.types import Diagnosis, Level
-from coevo.errors import CoevoError, UsageError
+from coevo.errors import CoevoError, StoreError, UsageError
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.interventions import BASE, allowed, apply, resolved
 from coevo.lab.proposals import (
@@ -18,13 +19,16 @@ from coevo.lab.proposals import (
     diagnostic_proposal_of,
     problems_of,
     proposal_dict,
+    proposal_of,
 )
 from coevo.lab.rounds import PATIENCE, Backtest, Propose
 from coevo.lab.types import Branch, Brief, Proposal
-from coevo.runs.jsontext import dumps
+from coevo.runs.jsontext import dumps, loads
 
 EXCERPTS = 6
 """Rollouts shown in a brief."""
+LONGEST_REASON = 2000
+"""Characters of a reason why a proposal cannot be read, which may hold all of it."""
 
 
 def brief_of(desk: Desk, *, wanted: int, returned: Sequence[str] = (), gap: bool = False) -> Brief:
@@ -189,12 +193,12 @@ def propose(desk: Desk, action: Propose) -> None:
     key = f"brief-{brief.round}-{action.turn}"
     with desk_turn(desk, "agent") as cost:
         try:
-            proposals, problems = list(desk.agent.propose(brief)), []
+            proposals, problems = readable(desk.agent.propose(brief), action.wanted)
         except AgentReply as e:
             proposals, problems = [], [str(e)]
         cost |= desk.agent.spent()
     rows, taken = [], list(desk.ledger.round.accepted if desk.ledger.round else ())
-    for proposal in proposals[: action.wanted]:
+    for proposal in proposals:
         lacks = lacking(desk, proposal, brief, taken)
         rows.append({"proposal": proposal_dict(proposal), "problems": lacks})
         if not lacks:
@@ -204,6 +208,23 @@ def propose(desk: Desk, action: Propose) -> None:
     desk.commit(
         Fact("proposed", {**payload, "proposals": rows, "problems": problems}), completion=(key, brief.to_dict())
     )
+
+
+def readable(replies: Any, most: int) -> tuple[list[Proposal], list[str]]:
+    """The first `most` proposals of an agent as they will be read from the ledger, and why the others cannot be."""
+    if not isinstance(replies, Iterable):
+        return [], [f"proposals: a list of them is wanted, not a {type(replies).__name__}"]
+    found, problems = [], []
+    for number, one in enumerate(islice(replies, most), 1):
+        where = f"proposal {number}"
+        if not isinstance(one, Proposal):
+            problems.append(f"{where}: a Proposal is wanted, not a {type(one).__name__}")
+            continue
+        try:
+            found.append(proposal_of(loads(dumps(proposal_dict(one))), where=where))
+        except (AgentReply, StoreError) as e:
+            problems.append(str(e)[:LONGEST_REASON])
+    return found, problems
 
 
 def lacking(desk: Desk, proposal: Proposal, brief: Brief, taken: Sequence[Proposal]) -> list[str]:

@@ -7,7 +7,7 @@ exactly one thing (or be a bundle with a plan for taking it apart again), someth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from coevo.lab.settings import LabConfig
 from coevo.lab.types import Change, Family
 from coevo.runs.jsontext import dumps
 from coevo.training.branch import changes
+from coevo.training.own import is_own
 from coevo.training.settings import Recipe
 
 ALLOWED: Mapping[str, str] = {
@@ -68,7 +69,7 @@ SEALED = (
         "allow_cheats",
         "engine.*",
     ),
-    *("trl.*", "toy.noise", "toy.unmeasured", "toy.lr_scale", "unmeasured"),
+    *("episode.truth", "trl.*", "toy.noise", "toy.unmeasured", "toy.lr_scale", "unmeasured"),
 )
 """Never changed by an intervention, whatever a lab's `allowed` says."""
 
@@ -84,6 +85,9 @@ FAMILY: tuple[tuple[str, Family], ...] = (
 
 BASE = "base"
 """change.weights.from: begin with the weights that the first branch began with."""
+
+OWN_REWARDS = "rewards/"
+"""Folder of the harness with reward functions."""
 
 _WHOLE = ("reward.parts", "states.mix")
 """Mappings that count as one thing: swapping one part for another is one idea."""
@@ -140,6 +144,9 @@ def apply(
     _require_bounds(after, config)
     leaves = _things(before, after)
     known = files or {}
+    _require_own_rewards(
+        before, after, {*known, *change.files} - {n for n, text in change.files.items() if text is None}, config
+    )
     written = {name: text for name, text in change.files.items() if _differs(name, text, known)}
     _require_one(change, leaves, written)
     new = lean(after)
@@ -222,6 +229,20 @@ def _require_bounds(after: Recipe, config: LabConfig) -> None:
             f"groups = {after.groups} x group_size = {after.group_size} are more rollouts a step than the first recipe's {most}: a branch may "
             "not buy its gain. Lower the other one (a bundle)"
         )
+
+
+def _require_own_rewards(before: Recipe, after: Recipe, files: Set[str], config: LabConfig) -> None:
+    """A reward that a file brings is code which runs outside the sandbox, so a new one lies in the harness, where the lab lets its agent write."""
+    for name in after.reward.parts:
+        if name in before.reward.parts or not is_own(name):
+            continue
+        path = name.rpartition(":")[0]
+        may = any(fnmatchcase(path, pattern) for pattern in allowed(config))
+        if not may or path not in files or not path.startswith(OWN_REWARDS):
+            raise UsageError(
+                f"reward.parts names {name!r}, and a function may only come from a file rewards/*.py of the harness, in a lab that has "
+                f"'rewards/*.py' in `allowed`. Files there: {', '.join(sorted(f for f in files if f.startswith(OWN_REWARDS))) or 'none'}"
+            )
 
 
 def _require_one(change: Change, leaves: tuple[str, ...], written: Mapping[str, str | None]) -> None:

@@ -9,9 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from unicodedata import category
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from coevo.config import Config, parse
 from coevo.diagnostics.types import Diagnosis
@@ -27,11 +28,21 @@ class AgentReply(CoevoError):
     """An agent's reply is no proposal; the message names what is missing or wrong, and goes back to the agent."""
 
 
+def shown(text: str) -> str:
+    """A text of an agent's as it can be shown anywhere: control characters (escape sequences, NUL), lone surrogates and marks that turn the
+    direction of writing become U+FFFD; lines and tabs stay."""
+    return "".join("\ufffd" if (category(c) in ("Cc", "Cs") and c not in "\n\t") or c in _TURNING else c for c in text)
+
+
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_Words = Annotated[str, AfterValidator(shown)]
+
+
 class _Change(Config):
     sets: dict[str, Any] = Field(default_factory=dict)
     files: dict[str, str | None] = Field(default_factory=dict)
     weights: dict[str, str] = Field(default_factory=dict)
-    bundle: str = ""
+    bundle: _Words = Field(default="", max_length=4000)
     ablation: tuple[str, ...] = ()
 
 
@@ -46,28 +57,28 @@ class ProposalForm(Config):
     """A proposal as an agent writes it."""
 
     family: Family
-    hypothesis: str = Field(min_length=1, max_length=4000)
-    evidence: tuple[str, ...]
+    hypothesis: _Words = Field(min_length=1, max_length=4000)
+    evidence: tuple[_Words, ...] = Field(max_length=100)
     change: _Change
     prediction: _Prediction
-    success: str = Field(min_length=1, max_length=2000)
-    rollback: str = Field(min_length=1, max_length=2000)
-    wrong_if: str = Field(default="", max_length=2000)
-    skill: str = ""
+    success: _Words = Field(min_length=1, max_length=2000)
+    rollback: _Words = Field(min_length=1, max_length=2000)
+    wrong_if: _Words = Field(default="", max_length=2000)
+    skill: _Words = Field(default="", max_length=200)
 
 
 class DiagnosticForm(Config):
     """A new diagnostic as an agent writes it."""
 
     id: str = Field(pattern=r"^[a-z][a-z0-9-]{1,63}$")
-    title: str = Field(min_length=1, max_length=200)
-    formula: str = Field(min_length=1, max_length=2000)
-    means: str = Field(min_length=1, max_length=2000)
+    title: _Words = Field(min_length=1, max_length=200)
+    formula: _Words = Field(min_length=1, max_length=2000)
+    means: _Words = Field(min_length=1, max_length=2000)
     warn: float
     critical: float
     source_code: str = Field(default="", max_length=20_000)
     term: str = Field(default="", max_length=2000)
-    why: str = Field(default="", max_length=4000)
+    why: _Words = Field(default="", max_length=4000)
 
 
 def proposal_of(data: Any, *, where: str = "proposal") -> Proposal:
