@@ -21,12 +21,15 @@ STEP, LOOK = Call("/api/v1/optim_step", {"x": 1}, again=False), Call("/api/v1/fo
 
 @pytest.fixture
 def connect(monkeypatch):
-    """Connections with short patience."""
-    monkeypatch.setattr(tinker_http, "POLL_S", 0.3)
+    """Connections that try for long enough on a busy machine; whoever waits for the end of patience asks for a short one. A result is asked for anew after
+    `poll_s`: no sooner than patience ends, unless a test says otherwise, since questions are counted."""
     monkeypatch.setattr(tinker_http, "BEAT_S", 0.1)
     opened = []
 
-    def open_(url: str, patience_s: float = 0.4, deadline_s: float = 20.0, key: str = "") -> Connection:
+    def open_(
+        url: str, patience_s: float = 10.0, deadline_s: float = 20.0, key: str = "", poll_s: float | None = None
+    ) -> Connection:
+        monkeypatch.setattr(tinker_http, "POLL_S", patience_s if poll_s is None else poll_s)
         secret = SecretStr(key) if key else None
         opened.append(Connection(url, key=secret, patience_s=patience_s, deadline_s=deadline_s))
         return opened[-1]
@@ -54,7 +57,7 @@ def connect(monkeypatch):
 @pytest.mark.parametrize("call", [STEP, LOOK], ids=["step", "look"])
 def test_what_time_mends_is_waited_for(connect, behaviours, call):
     with serving(*behaviours) as server:
-        assert connect(server.url, patience_s=10).result(call) == {"answer": 42}
+        assert connect(server.url).result(call) == {"answer": 42}
         assert len(server.seen) == len(behaviours)
 
 
@@ -62,10 +65,10 @@ def test_what_time_mends_is_waited_for(connect, behaviours, call):
 def test_a_step_that_may_have_been_taken_is_not_sent_again(connect, trouble):
     with serving(trouble, QUEUED, DONE) as server:
         with pytest.raises(TinkerError, match=r"weights are in doubt: resume from the last state"):
-            connect(server.url).result(STEP)
+            connect(server.url, patience_s=0.4).result(STEP)
         assert len(server.seen) == 1
     with serving(trouble, QUEUED, DONE) as server:
-        assert connect(server.url, patience_s=10 if trouble is not hangs else 0.4).result(LOOK) == {"answer": 42}
+        assert connect(server.url, patience_s=10 if trouble is not hangs else 1.0).result(LOOK) == {"answer": 42}
 
 
 @pytest.mark.parametrize(
@@ -99,24 +102,25 @@ def test_what_time_does_not_mend_is_told_at_once(connect, behaviours, fault, mes
 @pytest.mark.parametrize("trouble", [hangs, drips, says({"detail": "oops"}, status=500), says(b"{"), cuts, resets])
 def test_a_server_that_stays_bad_is_given_up(connect, trouble):
     with serving(QUEUED, trouble) as server, pytest.raises(TinkerError) as raised:
-        connect(server.url).result(STEP)
+        connect(server.url, patience_s=0.4).result(STEP)
     assert raised.value.fault in (Fault.LOST, Fault.SERVER, Fault.GARBAGE)
 
 
 def test_a_server_that_computes_for_long_is_not_given_up(connect):
-    """It holds every question for longer than we ask, and answers heartbeats meanwhile."""
-    until = time.monotonic() + 1.5
+    """It holds the first questions for longer than we ask, and answers heartbeats meanwhile."""
 
     def holds(handler, body):
         if "heartbeat" in handler.path:
             return says({})(handler, body)
         if "retrieve" not in handler.path:
             return QUEUED(handler, body)
-        handler.server.released.wait(max(0.0, until - time.monotonic()))
+        paths = [path for path, _, _ in handler.server.seen]
+        if any(sum(word in path for path in paths) < 3 for word in ("retrieve", "heartbeat")):
+            handler.server.released.wait(30)
         return DONE(handler, body)
 
     with serving(holds) as server:
-        connection = connect(server.url, patience_s=0.5)
+        connection = connect(server.url, patience_s=2.0, poll_s=0.3)
         connection.keep_alive("session")
         assert connection.result(STEP) == {"answer": 42}
         assert sum("retrieve" in path for path, _, _ in server.seen) > 2
@@ -134,7 +138,7 @@ def test_nobody_there(connect):
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         with pytest.raises(TinkerError, match=r"cannot connect.*Check that the server runs") as raised:
-            connect(url).result(STEP)
+            connect(url, patience_s=0.4).result(STEP)
     assert raised.value.fault is Fault.UNREACHED
 
 
@@ -167,7 +171,7 @@ def test_one_of_many_that_fails_ends_all(connect):
         return hangs(handler, body)
 
     with serving(behave) as server, pytest.raises(TinkerError, match="no"):
-        connect(server.url, patience_s=20).results([Call("/asample", {"number": i}) for i in range(6)])
+        connect(server.url).results([Call("/asample", {"number": i}) for i in range(6)])
 
 
 def test_the_key_is_sent_and_never_shown(connect):

@@ -30,7 +30,7 @@ def start(task: Path, folder: Path, workers: int, schedule: str) -> BaseProcess:
 
 
 def finish(process: BaseProcess) -> None:
-    process.join(120)
+    process.join(600)
     assert process.exitcode == 0
 
 

@@ -31,7 +31,7 @@ def train(stage: Any, folder: Path, point: str = "", step: int = 0) -> int:
     ).model_dump(mode="json")
     process = SERVER.Process(target=trained, args=(config, str(stage.policy), str(folder), point, step))
     process.start()
-    process.join(120)
+    process.join(600)
     assert process.exitcode is not None, "a training process hangs"
     return process.exitcode
 

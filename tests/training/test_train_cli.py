@@ -127,4 +127,4 @@ def test_a_recipe_finds_its_base_on_a_server_of_the_same_base(
             assert "stop: all 1 steps were made" in coevo("train", file, *far, "--out", tmp_path / "run")
         finally:
             server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+        assert server.wait(120) == 0

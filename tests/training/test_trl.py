@@ -98,7 +98,7 @@ def test_a_killed_run_repeats_committed_batches_and_ends_with_the_same_weights(
     for step in (1, 4):  # Before the first checkpoint, and after one.
         process = SERVER.Process(target=_until_killed, args=(config, tmp_path / "killed" / "run", step))
         process.start()
-        process.join(180)
+        process.join(600)
         assert process.exitcode == -signal.SIGKILL
     killed = go_on(tmp_path / "killed" / "run")
     assert killed.steps == 6 and whole.last is not None and killed.last is not None
@@ -130,7 +130,7 @@ def test_what_was_left_when_an_update_was_the_last_thing_kept_is_made_up_for(
     for step in (3, 5):
         process = SERVER.Process(target=_until_killed, args=(config, killed, step, "commit_update"))
         process.start()
-        process.join(180)
+        process.join(600)
         assert process.exitcode == -signal.SIGKILL
     shutil.rmtree(killed / "trl")
     assert go_on(killed).steps == 5
