@@ -100,7 +100,7 @@ def dies(handler: _Handler) -> bool:
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINKER_API_KEY", raising=False)
-    monkeypatch.setattr(tinker_http, "POLL_S", 0.5)
+    monkeypatch.setattr(tinker_http, "POLL_S", 2.0)
     monkeypatch.setattr(tinker_http, "BEAT_S", 0.2)
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_dies_or_hangs_in_the_middle_of_a_step(
 ) -> None:
     with serve(stage.policy, EngineConfig(device="cpu"), folder=tmp_path / "served") as server:
         with between(server, path, nth, trouble) as url:
-            engine = {"name": "tinker", "url": url, "patience_s": 0.5}
+            engine = {"name": "tinker", "url": url, "patience_s": 2.0}
             changes = {**CHANGES, "loss": {"name": "dapo"}}
             with pytest.raises(ModelError, match=rf"{said}.*Every step up to \d is kept; `coevo resume") as raised:
                 train(recipe(stage, **changes, engine=engine), tmp_path / "run")
