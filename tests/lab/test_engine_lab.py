@@ -10,6 +10,7 @@ import pytest
 from coevo.errors import ConfigError, GateBlocked
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import Ended, new_lab, read_lab, run_lab
+from coevo.lab.measuring import open_measurer
 from coevo.lab.types import BranchState, Change, Family
 from coevo.runs import Run
 from coevo.training.opening import Setup
@@ -92,3 +93,17 @@ def test_splits_may_not_share_a_task(settings, tmp_path: Path) -> None:
         new_lab(config(**{**settings, "tasks": {**tasks, "holdout": tasks["gate"]}}), tmp_path / "lab")
     with pytest.raises(ConfigError, match="names no task"):
         new_lab(config(**{**settings, "tasks": {**tasks, "report": []}}), tmp_path / "lab")
+
+
+def test_replies_that_nobody_bounded_are_measured_as_they_were_trained(settings, tmp_path: Path) -> None:
+    """The default bound is longer than the model's context: training fits it, and so must the judge, in a later sitting, too."""
+    recipe = {name: value for name, value in settings["recipe"].items() if name != "episode"}
+    path = tmp_path / "lab"
+    new_lab(config(**{**settings, "recipe": recipe, "steps": 1}), path)
+    run_lab(path, actions=2)
+    stored, ledger = read_lab(path)
+    assert ledger.steps["b0"] == 1
+    with open_measurer(stored) as measurer:
+        rows = measurer.measure(path / "branches" / "b0", split="gate", tasks=measurer.tasks("gate"), samples=2, seed=3)
+    assert len(rows) == 4 and not any(row["unmeasured_reason"] for row in rows)
+    assert max(row["tokens"] for row in rows) <= 256

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError
+from coevo.lab.interventions import lean
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
 from coevo.streams import array_stream, stream, stream_seed
@@ -230,17 +231,25 @@ class EngineMeasurer:
 
         with Run.open(run, write=False) as opened:
             setup = Setup.read(opened)
-        episode = self.config.recipe.episode.model_copy(update={"truth": 1.0})
-        if "max_tokens" not in self.config.recipe.episode.model_fields_set:
-            episode = episode.model_copy(update={"max_tokens": setup.recipe.episode.max_tokens})
         orders = [Start(state, state.task, i) for state in map(self._start, tasks) for i in range(samples)]
         folder = run / checkpoints.FOLDER
         saved = checkpoints.found(run)
         with closing(open_engine(setup.weights, setup.recipe.engine, folder=folder, notify=self.notify)) as engine:
             if saved:
                 engine.load(checkpoints.pick(run).state, with_optimizer=False)
-            rollouts = run_episodes(engine, orders, episode, pool=self.pool, tasks=dict(self.known), seed=seed, step=0)
+            rollouts = run_episodes(
+                engine, orders, self._episode(engine), pool=self.pool, tasks=dict(self.known), seed=seed, step=0
+            )
         return self._rows(run.name, setup.recipe, rollouts, split)
+
+    def _episode(self, engine: Any) -> Any:
+        """As the first recipe asks, whatever the branch's says. A stored config names every setting: only what is not the default counts as
+        said, as in the harness, so that a bound of replies that nobody set fits the model here as it does in training."""
+        from coevo.config import parse
+        from coevo.training.preflight import with_fitting_replies
+
+        first = parse(Recipe, lean(self.config.recipe), where="first recipe")
+        return with_fitting_replies(first, engine).episode.model_copy(update={"truth": 1.0})
 
     def _rows(self, branch: str, recipe: Recipe, rollouts: Sequence[Any], split: str) -> Rows:
         """With the reward that the branch's own recipe pays."""
