@@ -78,28 +78,33 @@ def tasks(folder: Path) -> dict[str, str]:
     return {name: str(folder / name) for name in parts}
 
 
-COARSE = '''"""A reward whose author meant well: it tells only right from wrong, and it pays for looking busy."""
+REWARDS = '''"""Two reward functions whose author meant well."""
 
 
 def coarse(sample):
-    """1 for a program that passes every public test, else 0: on these puzzles nearly always 0."""
+    """1 for a program that passes every public test, else 0: on these puzzles nearly all groups are ties."""
     return 1.0 if sample.correctness == 1.0 else 0.0
+
+
+def smoke(sample):
+    """A leaky test: anything that runs passes it."""
+    return 1.0 if sample.fitness is not None else 0.0
 '''
 
 
 def mini(rounds: int, steps: int, results: Path | None) -> int:
     folder = RUNS / "bench-lab-mini"
     folder.mkdir(parents=True, exist_ok=True)
-    reward = folder / "coarse.py"
-    reward.write_text(COARSE, encoding="utf-8")
+    reward = folder / "rewards.py"
+    reward.write_text(REWARDS, encoding="utf-8")
     splits = tasks(folder / "tasks")
     recipe = {
         "base": "mini",
-        "lr": 1e-2,
+        "lr": 3e-3,
         "groups": 8,
         "group_size": 12,
         "states": {"mix": {"policy": 1.0}, "tasks": [splits["train"]], "refresh": 20, "searches": 16},
-        "reward": {"parts": {f"{reward}:coarse": 1.0, "length": 0.5}},
+        "reward": {"parts": {f"{reward}:coarse": 1.0, f"{reward}:smoke": 0.5}},
         "advantage": {"name": "group_zscore"},
         "episode": {"max_tokens": 192},
     }
@@ -136,9 +141,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=30)
     given = parser.parse_args()
-    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 40)
+    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 30)
     docs = ROOT / "docs" / "results" if whole else None
     code = 0
     if given.only != "mini":

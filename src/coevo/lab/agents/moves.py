@@ -23,7 +23,7 @@ class Move(NamedTuple):
     sets: Callable[[Recipe], Sets | None]
     """Of the resolved recipe: dotted names to new values, or None where the move does not apply."""
     answers: tuple[str, ...]
-    """Diagnostics (ids) that speak for it."""
+    """Diagnostics (ids) that speak for it. `learning` comes in two: "learning:flat", nothing moves, and "learning:worse", it moves down."""
     why: str
     toy: bool = False
     """Of trainer `toy` only."""
@@ -80,6 +80,13 @@ def _instead(old: str, new: str) -> Callable[[Recipe], Sets | None]:
     return sets
 
 
+def _plain(recipe: Recipe) -> Sets | None:
+    """`search_gain` alone in the place of a reward that is composed, or of one's own making."""
+    parts = value(recipe, "reward.parts") or {}
+    composed = len(parts) > 1 or any(":" in name for name in parts)
+    return {"reward.parts": {"search_gain": 1.0}} if composed else None
+
+
 def _fits_best_of_k(recipe: Recipe) -> bool:
     return (value(recipe, "advantage.k") or 4) <= (value(recipe, "group_size") or 0)
 
@@ -91,21 +98,28 @@ MOVES: tuple[Move, ...] = (
         "lower-rate",
         _HYPER,
         scaled("lr", 0.3, low=1e-9, high=1.0),
-        ("learning-rate-too-high", "entropy-collapse", "logprob-drift", "reward-collapse", "repetition"),
+        (
+            "learning-rate-too-high",
+            "learning:worse",
+            "entropy-collapse",
+            "logprob-drift",
+            "reward-collapse",
+            "repetition",
+        ),
         "steps are so large that the policy collapses before it has seen enough",
     ),
     Move(
         "much-lower-rate",
         _HYPER,
         scaled("lr", 0.1, low=1e-9, high=1.0),
-        ("learning-rate-too-high", "entropy-collapse", "logprob-drift", "reward-collapse"),
+        ("learning-rate-too-high", "learning:worse", "entropy-collapse", "logprob-drift", "reward-collapse"),
         "the rate is an order of magnitude too high",
     ),
     Move(
         "higher-rate",
         _HYPER,
         scaled("lr", 3.0, low=1e-9, high=1.0),
-        ("learning",),
+        ("learning:flat",),
         "steps are so small that nothing moves within the budget",
     ),
     Move(
@@ -165,6 +179,13 @@ MOVES: tuple[Move, ...] = (
         "most gains are cut off at zero; fitness itself still tells better failures from worse ones",
     ),
     Move(
+        "plain-reward",
+        _REWARD,
+        _plain,
+        ("unfaithful-part", "reward-truth-gap", "saturated-part", "dead-groups", "reward-ties", "reward-spread"),
+        "the composed reward pays for other things than being better: begin again from what a search earns",
+    ),
+    Move(
         "no-bonus",
         _REWARD,
         switched("toy.bonus", 0.0),
@@ -213,7 +234,7 @@ MOVES: tuple[Move, ...] = (
         "late-states",
         Family.DATA,
         scaled("states.early", 0.4, low=0.0, high=1.0),
-        ("solved-groups", "learning"),
+        ("solved-groups", "learning:flat"),
         "early states are easy; a search spends its budget on late ones",
     ),
     Move(
@@ -234,7 +255,7 @@ MOVES: tuple[Move, ...] = (
         "fresher-states",
         Family.DATA,
         scaled("states.refresh", 0.5, low=1, high=1000),
-        ("stale-groups", "copies-of-parent", "learning"),
+        ("stale-groups", "copies-of-parent", "learning:flat"),
         "the policy's own states are stale",
     ),
     Move(

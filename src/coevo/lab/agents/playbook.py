@@ -27,6 +27,8 @@ from coevo.streams import stream
 
 UNASKED = 0.2
 """Match of a move that no finding speaks for."""
+FALLS = -2.0
+"""Value of `learning` (standard errors) under which ability is taken to fall."""
 REPAIRED = 3
 """Settings that a repair may change at most."""
 SKILL = 3.0
@@ -141,7 +143,7 @@ def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
             r.rule: 1 / (1 + r.suggests.index(move.family)) for r in brief.diagnosis.fired if move.family in r.suggests
         }
         match = _match(loud, asked) + (max(rules.values()) if asked and rules else 0.0)
-        cites = (*asked, *(rules if asked else ()))
+        cites = (*_ids(asked), *(rules if asked else ()))
         found[_key(sets)] = _Idea(move.name, move.family, sets, move.why, match or UNASKED, cites)
     for idea in () if blind else (*_of_skills(brief), *_repairs(brief)):
         same = found.get(_key(idea.sets))
@@ -152,14 +154,22 @@ def _ideas(brief: Brief, *, blind: bool) -> Iterable[_Idea]:
 
 
 def _loud(diagnosis: Diagnosis) -> dict[str, float]:
-    """How much each finding that speaks asks for."""
-    return {f.diagnostic: _LOUD[f.level] * _LAYER[f.layer] for f in diagnosis.findings if f.level in _LOUD}
+    """How much each finding that speaks asks for; `learning` under two names, since what stands still and what falls ask for opposite things."""
+    found = {f.diagnostic: _LOUD[f.level] * _LAYER[f.layer] for f in diagnosis.findings if f.level in _LOUD}
+    if (learning := diagnosis.finding("learning")) is not None and "learning" in found:
+        falls = learning.reading.value is not None and learning.reading.value < FALLS
+        found["learning:worse" if falls else "learning:flat"] = found["learning"]
+    return found
 
 
 def _match(loud: Mapping[str, float], asked: Sequence[str]) -> float:
     """The loudest of the findings that a move answers; the others, which often say the same, a quarter each."""
     values = sorted((loud[name] for name in asked), reverse=True)
     return values[0] + 0.25 * math.fsum(values[1:]) if values else 0.0
+
+
+def _ids(asked: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.partition(":")[0] for name in asked))
 
 
 def _key(sets: Sets) -> str:
