@@ -191,7 +191,8 @@ def _arm(frame: Frame, split: str, step: int | None, metric: str, name: str, war
     if not rows.has(metric):
         others = [m for m in ("truth", "reward", "fitness") if rows.has(m)]
         raise UsageError(
-            f"{name} has no {metric} in split {split!r}; it has {' and '.join(others) or 'no score at all'} (--metric)"
+            f"{name} has no {metric}{f' in split {split!r}' if split else ''}; it has "
+            + (f"{' and '.join(others)} (--metric {others[0]})" if others else "no score at all")
         )
     if not rows.has("task"):
         raise UsageError(f"{name} does not say which task a rollout belongs to; a comparison is paired by task")
