@@ -12,7 +12,8 @@ from coevo.cli import output
 
 def config(
     what: Annotated[
-        str, typer.Argument(help="search, recipe, lab, arms, gate, synth, task, budget, model, sandbox, or a run folder.")
+        str,
+        typer.Argument(help="search, recipe, lab, arms, gate, synth, task, budget, model, sandbox, or a run folder."),
     ] = "search",
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from coevo.bench.settings import assigned
 from coevo.config import Config, parse
-from coevo.errors import UsageError
+from coevo.errors import InfrastructureError, UsageError
 from coevo.gate.settings import GateConfig
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import absolute_config, new_lab, read_lab, run_lab
@@ -152,7 +152,9 @@ def _by_lab(config: ArmsConfig, lab: LabConfig, arm: ArmName, folder: Path, meas
         new_lab(lab, folder)
     outcome = run_lab(folder, gate=gate)
     if outcome.ended != "finished":
-        raise UsageError(f"arm {arm}: the lab at {folder} ended {outcome.ended}: {outcome.message}")
+        raise InfrastructureError(
+            f"arm {arm} was not finished ({outcome.message}). What is done is kept: the same command goes on from there"
+        )
     settings, ledger = read_lab(folder)
     known: dict[str, Mapping[str, float]] = {}
 
@@ -297,6 +299,7 @@ def compare_arms(config: ArmsConfig, out: str | Path, *, notify: Notify = lambda
     with run:
         found = {(e.payload["arm"], e.payload["seed"]): e.payload for e in run.events(kinds=("unit",))}
         left = [unit for unit in todo if unit not in found]
+        notify(f"{len(todo)} units ({len(config.arms)} arms x {config.seeds} seeds), {len(found)} of them done")
         for record in _units(config, out, left):
             run.append("unit", record)
             found[(record["arm"], record["seed"])] = record
