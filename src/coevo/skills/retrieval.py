@@ -37,14 +37,16 @@ def retrieve(
     """
     found: list[tuple[tuple[int, float, str], Found]] = []
     with scripts_or_own(scripts) as runner:
+        asked: list[tuple[Skill, list[Use]]] = []
         for skill in skills:
             own = [use for use in uses if use.skill == skill.name]
             grave = (tombstones or {}).get(skill.digest, "")
             if state_of(own, cases_hold=True, tombstone=grave).state is SkillState.DEMOTED:
                 continue
-            if not offered(skill, context, own, any_domain=any_domain)[0]:
-                continue
-            trigger = runner.fires(skill, diagnosis)
+            if offered(skill, context, own, any_domain=any_domain)[0]:
+                asked.append((skill, own))
+        triggers = runner.triggers([skill for skill, _ in asked], diagnosis)
+        for (skill, own), trigger in zip(asked, triggers, strict=True):
             if not trigger.fires:
                 continue
             origin = Origin.SHIPPED if runner.is_own(skill) else Origin.IMPORTED

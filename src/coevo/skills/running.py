@@ -11,7 +11,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,24 @@ from coevo.skills.types import Failure, Fault, Outcome, Patch, Skill, Trigger, V
 TIMEOUT_S = 10.0
 MAX_OUTPUT = 256 << 10
 """Bytes of stdout that are an answer."""
+
+TRIGGER = "scripts/trigger.py"
+
+_EACH = """
+import contextlib, io, json, sys
+
+work, said = json.load(sys.stdin), []
+for source in work["sources"]:
+    sys.stdin, out = io.StringIO(work["given"]), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(compile(source, "<string>", "exec"), {"__name__": "__main__"})
+        said.append(out.getvalue())
+    except BaseException:
+        said.append(None)
+print(json.dumps(said))
+"""
+"""Several scripts on the same input, one after the other: what each printed, null where it did not end well."""
 
 _FAULTS = {
     Ended.CPU: Fault.SLOW,
@@ -72,20 +90,22 @@ class Scripts:
 
     def fires(self, skill: Skill, diagnosis: Diagnosed) -> Trigger:
         """Whether a skill applies to a diagnosis. One whose script fails never does."""
-        said = self._ask(skill, "scripts/trigger.py", plain(diagnosis))
-        if isinstance(said, Failure):
-            return Trigger(False, "", said)
-        fires, why = said.get("fires"), said.get("why", "")
-        if not isinstance(fires, bool) or not isinstance(why, str):
-            return Trigger(False, "", _malformed("scripts/trigger.py", '{"fires": true or false, "why": text}', said))
-        return Trigger(fires, one_line(why))
+        return self.triggers([skill], diagnosis)[0]
+
+    def triggers(self, skills: Sequence[Skill], diagnosis: Diagnosed) -> list[Trigger]:
+        """`fires` of each. coevo's own scripts run one after the other in one process, since to start it is most of what they cost; one that
+        does not end well there is asked again alone, so that a fault is its own."""
+        stdin = _encoded(plain(diagnosis))
+        known = self._together([skill for skill in skills if TRIGGER in skill.files and self.is_own(skill)], stdin)
+        said = (known.get(skill.digest) or self._ask(skill, TRIGGER, stdin) for skill in skills)
+        return [_trigger(one) for one in said]
 
     def patch_of(self, skill: Skill, recipe: Mapping[str, Any], diagnosis: Diagnosed) -> Patch:
         """What a skill would change in a recipe (plain data, defaults filled in). An empty patch: it has nothing left to change."""
         if APPLY not in skill.files:
             patch, wrong = read_patch(skill.files.get(PATCH, ""), where=PATCH)
             return patch or Patch({}, failure=Failure(Fault.MALFORMED, wrong[0]))
-        said = self._ask(skill, APPLY, {"recipe": plain(recipe), "diagnosis": plain(diagnosis)})
+        said = self._ask(skill, APPLY, _encoded({"recipe": plain(recipe), "diagnosis": plain(diagnosis)}))
         if isinstance(said, Failure):
             return Patch({}, failure=said)
         found = patch_from(said)
@@ -101,7 +121,7 @@ class Scripts:
     ) -> Verification:
         """Whether the use of a skill did what it promised: diagnoses of the parent and of the branch, and the truth of both where known."""
         given = {"before": plain(before), "after": plain(after), "truth": {"before": truth[0], "after": truth[1]}}
-        said = self._ask(skill, "scripts/verify.py", plain(given))
+        said = self._ask(skill, "scripts/verify.py", _encoded(plain(given)))
         if isinstance(said, Failure):
             lost = said.fault is Fault.INFRASTRUCTURE
             return Verification(Outcome.INCONCLUSIVE if lost else Outcome.INVALID, str(said), said)
@@ -132,11 +152,10 @@ class Scripts:
             self._own = frozenset(found.digest for found in shipped())
         return digest_of(skill.files) in self._own
 
-    def _ask(self, skill: Skill, script: str, given: Any) -> dict[str, Any] | Failure:
+    def _ask(self, skill: Skill, script: str, stdin: bytes) -> dict[str, Any] | Failure:
         source = skill.files.get(script)
         if source is None:
             return Failure(Fault.MISSING, f"skill {skill.name!r} has no {script}")
-        stdin = json.dumps(given, allow_nan=False).encode()
         own = self.is_own(skill)
         ran = (
             self._plainly(script, source, stdin) if own and not self._walled_too else self._walled(skill, script, stdin)
@@ -145,6 +164,22 @@ class Scripts:
             self._walled_too = False
             ran = self._plainly(script, source, stdin)
         return ran if isinstance(ran, Failure) else _answer(script, ran)
+
+    def _together(self, own: Sequence[Skill], stdin: bytes) -> dict[str, dict[str, Any]]:
+        """What triggers of coevo's own say, by digest, as far as they answer; none where they run in the sandbox."""
+        if len(own) < 2 or self._walled_too:
+            return {}
+        work = _encoded({"given": stdin.decode(), "sources": [skill.files[TRIGGER] for skill in own]})
+        done = self._plainly(TRIGGER, _EACH, work)
+        if isinstance(done, Failure):
+            return {}
+        texts: list[str | None] = json.loads(done)
+        answers = {
+            skill.digest: _answer(TRIGGER, text.encode())
+            for skill, text in zip(own, texts, strict=True)
+            if text is not None
+        }
+        return {digest: said for digest, said in answers.items() if not isinstance(said, Failure)}
 
     def _plainly(self, script: str, source: str, stdin: bytes) -> bytes | Failure:
         """The text that was checked is what runs: never a file, which may have changed since."""
@@ -228,6 +263,19 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     item = getattr(value, "item", None)
     return plain(item()) if item is not None else str(value)
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, allow_nan=False).encode()
+
+
+def _trigger(said: dict[str, Any] | Failure) -> Trigger:
+    if isinstance(said, Failure):
+        return Trigger(False, "", said)
+    fires, why = said.get("fires"), said.get("why", "")
+    if not isinstance(fires, bool) or not isinstance(why, str):
+        return Trigger(False, "", _malformed(TRIGGER, '{"fires": true or false, "why": text}', said))
+    return Trigger(fires, one_line(why))
 
 
 def _answer(script: str, stdout: bytes) -> dict[str, Any] | Failure:

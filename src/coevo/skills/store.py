@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from coevo.errors import StoreError, UsageError, pick
@@ -20,8 +20,9 @@ TOMBSTONES = "tombstones.jsonl"
 """Of a folder of skills: one demoted skill a line, with name, digest, reason."""
 
 
+@cache
 def shipped() -> tuple[Skill, ...]:
-    """coevo's own skills, by name."""
+    """coevo's own skills, by name; read once."""
     return tuple(read_skill(folder) for folder in sorted(LIBRARY.iterdir()) if (folder / "SKILL.md").is_file())
 
 
