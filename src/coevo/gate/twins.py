@@ -10,7 +10,8 @@ deviations from its mean stretched by sqrt(m / (m - 1)), the part of the varianc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,8 @@ LEAST_PRIOR, MOST_PRIOR = 0.1, 1000.0
 _HALVINGS = 40
 
 
-class Tasks(NamedTuple):
+@dataclass(frozen=True)
+class Tasks:
     """What is known of a parent: samples of each task, yes-or-no or not."""
 
     samples: tuple[np.ndarray, ...]
@@ -44,6 +46,17 @@ class Tasks(NamedTuple):
         counts = np.array([len(values) for values in self.samples])
         return self.prior[0] + passed, self.prior[1] + counts - passed
 
+    @cached_property
+    def _stretched(self) -> tuple[np.ndarray, np.ndarray]:
+        """What truth that is not yes-or-no is drawn from: (tasks, most samples), and how many of a task there are."""
+        counts = np.array([len(values) for values in self.samples])
+        urns = np.zeros((len(counts), counts.max()))
+        for urn, values in zip(urns, self.samples, strict=True):
+            stretch = np.sqrt(len(values) / (len(values) - 1)) if len(values) > 1 else 1.0
+            centre = values.mean()
+            urn[: len(values)] = centre + stretch * (values - centre)
+        return urns, counts
+
     def looks(
         self, rng: np.random.Generator, *, tasks: int, looks: int, samples: int, gain: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -60,13 +73,10 @@ class Tasks(NamedTuple):
             rates = np.clip(rng.beta(a[chosen], b[chosen]), 1e-9, 1 - 1e-9)
             better = raised(rates, gain)
             return tuple((rng.random(shape) < p[:, None, None]).astype(float) for p in (rates, better))  # type: ignore[return-value]
-        drawn = np.empty((2, *shape))
-        for i, task in enumerate(chosen):
-            values = self.samples[task]
-            stretch = np.sqrt(len(values) / (len(values) - 1)) if len(values) > 1 else 1.0
-            centre = values.mean()
-            drawn[:, i] = centre + stretch * (rng.choice(values, (2, looks, samples)) - centre)
-        return drawn[0], drawn[1] + gain
+        urns, counts = self._stretched
+        which = rng.integers(0, counts[chosen, None, None, None], (tasks, 2, looks, samples))
+        drawn = urns[chosen[:, None, None, None], which]
+        return drawn[:, 0], drawn[:, 1] + gain
 
 
 def fitted_prior(samples: Sequence[np.ndarray]) -> tuple[float, float]:

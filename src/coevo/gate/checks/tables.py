@@ -60,6 +60,8 @@ def looked_up(frame: Frame) -> np.ndarray | None:
 
 def by_luck(hits: int, n: int, before: int, m: int) -> float:
     """P-value of "hits of n is no more than before of m": Fisher's exact test, one-sided. 1 for an arm without any."""
-    from scipy import stats
+    if not (n and m and hits):
+        return 1.0
+    from scipy import stats  # It takes a second to import, and most looks lose no sample.
 
-    return float(stats.hypergeom.sf(hits - 1, n + m, hits + before, n)) if n and m else 1.0
+    return float(stats.hypergeom.sf(hits - 1, n + m, hits + before, n))
