@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 from coevo.evolution.types import Rejection
 from coevo.training.settings import Recipe
 from coevo.training.toy_records import Rollout, tokens_of
-from coevo.training.toy_world import ACTIONS, State, World, log_policy
+from coevo.training.toy_world import ACTIONS, Outcome, State, World, log_policy
 from coevo.training.types import Sample, Scored
 
 
@@ -40,14 +42,19 @@ class Edits:
         """`count` edits by the policy with `weights` in a state; `place`: another state of the world that looks like it to the policy."""
         logs = log_policy(weights, [state], self.recipe.episode.temperature)[0]
         chances = np.exp(logs)
+        policy = _cumulated(chances / chances.sum())
         found, where = [], place or state
+        name = hash_of(where.name)
+        known: dict[int, tuple[tuple[Outcome, ...], list[float]]] = {}
         for sample in range(count):
-            action = int(rng.choice(len(ACTIONS), p=chances / chances.sum()))
-            outcomes = self.world.outcomes(where, action)
-            which = int(rng.choice(len(outcomes), p=[outcome.chance for outcome in outcomes]))
+            action = bisect_right(policy, rng.random())
+            if action not in known:
+                possible = self.world.outcomes(where, action)
+                known[action] = possible, _cumulated([outcome.chance for outcome in possible])
+            outcomes, cumulated = known[action]
+            outcome = outcomes[bisect_right(cumulated, rng.random())]
             jitter, lost = float(rng.normal(0, 1)), float(rng.random()) < self.recipe.toy.unmeasured
-            outcome = outcomes[which]
-            seen = None if lost else self._seen(where, ACTIONS[action], outcome.public, jitter)
+            seen = None if lost else self._seen(where, name, ACTIONS[action], outcome.public, jitter)
             found.append(Rollout(where, group, sample, action, float(logs[action]), outcome.hidden, seen))
         return tuple(found)
 
@@ -59,14 +66,14 @@ class Edits:
         paid = bonus if action == "pad" else 0.0
         return Scored(scored.reward + paid, {**scored.parts, "bonus": paid})
 
-    def _seen(self, state: State, action: str, public: float | None, jitter: float) -> Sample:
+    def _seen(self, state: State, name: str, action: str, public: float | None, jitter: float) -> Sample:
         """What a reward sees of an edit."""
         parent = self._level(state.fitness)
         tokens = tokens_of(action)
         common: dict[str, Any] = {
             "parent_fitness": parent,
             "parent_correctness": parent,
-            "parent_hash": hash_of(state.name),
+            "parent_hash": name,
             "text": action,
             "tokens": tokens,
             "max_tokens": self.recipe.episode.max_tokens,
@@ -84,6 +91,12 @@ class Edits:
         if levels is None:
             return fitness
         return math.floor(fitness * (levels - 1) + 0.5) / (levels - 1) if levels > 1 else 0.5
+
+
+def _cumulated(chances: Sequence[float] | np.ndarray) -> list[float]:
+    """What `numpy.random.Generator.choice` searches a uniform number in: looked up by hand, the same draws take a tenth of the time."""
+    found = np.cumsum(np.asarray(chances, dtype=np.float64))
+    return (found / found[-1]).tolist()
 
 
 def hash_of(text: str) -> str:
