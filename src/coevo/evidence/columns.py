@@ -68,8 +68,13 @@ class Builder:
 
     def add_records(self, records: Sequence[Mapping[str, Any]], place: np.ndarray) -> None:
         """Rows as mappings in the layout's words (or ours, where the layout unfolded them)."""
-        names = dict.fromkeys(name for record in records for name in record)
-        self.add({name: [record.get(name) for record in records] for name in names}, len(records), place)
+        shapes = dict.fromkeys(map(tuple, records))
+        if len(shapes) == 1:
+            columns: dict[str, Values] = dict(zip(*shapes, zip(*map(dict.values, records), strict=True), strict=True))  # type: ignore[arg-type]
+        else:
+            names = dict.fromkeys(chain.from_iterable(shapes))
+            columns = {name: [record.get(name) for record in records] for name in names}
+        self.add(columns, len(records), place)
 
     def add(self, columns: Mapping[str, Values], rows: int, place: np.ndarray) -> None:
         """A batch of columns in the layout's words; `place`, int64 of (rows, 2), says where they lie."""
@@ -158,7 +163,7 @@ class Builder:
                 column = np.array(values, dtype=np.float64)
             except OverflowError:
                 column = None
-            if column is not None and (kinds <= {int, bool} or np.isfinite(column).all()):
+            if column is not None and (kinds <= {int, bool} or _missing_alone(column, values)):
                 return column
         numbers = [number(value) for value in values]
         self._wrong(name, sum(1 for v, n in zip(values, numbers, strict=True) if n != n and v is not None))
@@ -255,6 +260,12 @@ def number(value: Any) -> float:
             return math.nan
         return found if math.isfinite(found) else math.nan
     return math.nan
+
+
+def _missing_alone(column: np.ndarray, values: Sequence[Any]) -> bool:
+    """Whether what is not finite in a column are missing values, which are no mistakes."""
+    odd = len(column) - int(np.isfinite(column).sum())
+    return not odd or (not np.isinf(column).any() and odd == values.count(None))
 
 
 def _whole(parts: list[tuple[int, np.ndarray]], rows: int, missing: float) -> np.ndarray:

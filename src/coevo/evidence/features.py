@@ -138,9 +138,9 @@ def text_columns(
     n = len(responses)
     out = {name: np.full(n, np.nan) for name in (*EVERY_ROW, *IN_DETAIL)}
     there = [i for i, text in enumerate(responses) if text is not None]
-    table = np.array([at_sight(prompts[i] or "", responses[i] or "") for i in there], dtype=float).reshape(
-        -1, len(EVERY_ROW)
-    )
+    pairs = [(prompts[i] or "", responses[i] or "") for i in there]
+    read = {pair: at_sight(*pair) for pair in dict.fromkeys(pairs)}
+    table = np.array([read[pair] for pair in pairs], dtype=float).reshape(-1, len(EVERY_ROW))
     for name, column in zip(EVERY_ROW, table.T, strict=True):
         out[name][there] = column
     if chosen := [i for i in there if detailed[i]]:
@@ -150,8 +150,11 @@ def text_columns(
         out["text.repetition"][chosen] = repetition
         for k in range(SKETCHES):
             out[f"text.sketch{k + 1}"][chosen] = sketch[:, k]
-        out["text.compress"][chosen] = [compressibility(text) for text in texts]
-        programs = np.array([about_program(prompts[i] or "", text) for i, text in zip(chosen, texts, strict=True)])
+        sizes = {text: compressibility(text) for text in dict.fromkeys(texts)}
+        out["text.compress"][chosen] = [sizes[text] for text in texts]
+        pairs = [(prompts[i] or "", text) for i, text in zip(chosen, texts, strict=True)]
+        held = {pair: about_program(*pair) for pair in dict.fromkeys(pairs)}
+        programs = np.array([held[pair] for pair in pairs])
         for k, name in enumerate(("text.shape", "text.copies_parent", "text.copies_tests")):
             out[name][chosen] = programs[:, k]
     return out
