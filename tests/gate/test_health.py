@@ -19,7 +19,7 @@ from coevo.streams import array_stream
 from tests.gate.driver import FAST, arms, first
 
 
-def training(seed: int, *, leak: bool = False, solved: bool = False, lost: float = 0.0) -> Frame:
+def training(seed: int, *, leak: bool = False, solved: bool = False, lost: float = 0.0, noisy: bool = False) -> Frame:
     """A learning run of 20 steps; with a leak, reward and public fitness rise and truth does not."""
     rng, rows = array_stream(seed, "training"), []
     for step in range(20):
@@ -35,7 +35,8 @@ def training(seed: int, *, leak: bool = False, solved: bool = False, lost: float
                     "group": f"{step}-{group}",
                     "sample": sample,
                 }
-                score = {"reward": seen, "fitness": seen, "truth": truth, "advantage": seen - rate}
+                paid = float(rng.random()) - 0.3 * truth if noisy else seen
+                score = {"reward": paid, "fitness": seen, "truth": truth, "advantage": seen - rate}
                 rest = {"split": "train", "tokens": int(rng.integers(50, 90)), "stop_reason": "stop", "kept": True}
                 lostly = dict.fromkeys(score) if down else score
                 text = {"prompt": f"Task {group}.", "response": f"print({rng.integers(1 << 40)})"}
@@ -51,6 +52,12 @@ def checked(child: Frame, parent: Frame | None) -> Check:
 def test_a_healthy_child_passes() -> None:
     assert checked(training(1), training(2)).status is Status.PASSED
     assert checked(training(1), None).status is Status.PASSED
+
+
+def test_a_reward_that_orders_replies_badly_makes_no_gain_unreal() -> None:
+    """It is a bad teacher; truth, which the gate measures itself, is none the less what it is."""
+    found = checked(training(1, noisy=True), training(2))
+    assert found.status is Status.PASSED and "reward-truth-agreement" in found.reason
 
 
 def test_a_leak_that_the_parent_did_not_have_fails() -> None:

@@ -15,11 +15,13 @@ from coevo.gate.types import Check, Seen
 
 UNREAL = frozenset(
     {
-        *("reward-truth-gap", "public-hidden-gap", "format-meaning-gap", "unfaithful-part", "reward-truth-agreement"),
+        *("reward-truth-gap", "public-hidden-gap", "format-meaning-gap"),
         *("copies-of-parent", "copies-of-tests", "answer-source"),
     }
 )
-"""Diagnostics, beside those of measurement, that say that a score is not what it looks like."""
+"""Diagnostics, beside those of measurement, that say that a score is not what it looks like. A reward that orders replies badly
+(`reward-truth-agreement`, `unfaithful-part`) is none of them: it is a bad teacher, the gate measures truth itself, and of a policy that has
+learnt its tasks only noise is left to order."""
 
 
 def rows(config: GateConfig, seen: Seen) -> Check:
