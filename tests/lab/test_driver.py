@@ -108,6 +108,42 @@ def test_killed_in_training(tmp_path: Path) -> None:
     assert digest(paths[0]) == digest(paths[1])
 
 
+KILLED_WHEN_PAID = """
+import os, signal, sys
+from coevo.lab import judging
+from coevo.lab.driver import run_lab
+
+measured, left = judging.measured_rows, int(sys.argv[2])
+
+def once(*given):
+    global left
+    rows = measured(*given)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rows
+
+judging.measured_rows = once
+run_lab(sys.argv[1])
+"""
+
+
+def test_killed_after_a_measurement_and_before_its_event(tmp_path: Path) -> None:
+    """In calibrating and in judging: nothing is booked twice."""
+    script = tmp_path / "plan.jsonl"
+    script.write_text(json.dumps([proposal_dict(proposal())]) + "\n")
+    paths = [tmp_path / name for name in ("killed", "calm")]
+    for path in paths:
+        new_lab(config(agent={"kind": "scripted", "script": str(script)}, steps=2), path)
+    run_lab(paths[1])
+    for measurement in (2, 3):  # The second of the calibration's two; the first of a look at the control.
+        command = [sys.executable, "-c", KILLED_WHEN_PAID, str(paths[0]), str(measurement)]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
+    run_lab(paths[0])
+    assert kinds(paths[0]) == kinds(paths[1])
+    assert digest(paths[0]) == digest(paths[1])
+
+
 def kill_when(path: Path, database: str, kind: str, count: int) -> None:
     """Run the lab in a process of its own, and kill it as soon as so many events of a kind are in a database."""
     process = subprocess.Popen(

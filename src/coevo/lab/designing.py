@@ -169,7 +169,7 @@ def admit_diagnostic(desk: Desk) -> None:
 
 
 class desk_turn(dict[str, float]):
-    """A turn of the agent, paid from the lab's budget: nothing is asked when tokens or dollars are spent."""
+    """A turn of the agent, paid from the lab's budget: nothing is asked when tokens or dollars are spent. Booked with the event that follows."""
 
     def __init__(self, desk: Desk, purpose: str) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class desk_turn(dict[str, float]):
             self._desk.run.ledger.release(self._ticket)
             return
         paid = {name: self.get(name, 0.0) for name in ("tokens", "usd")}
-        self._desk.run.ledger.settle(self._ticket, **{**paid, "tokens": int(paid["tokens"])})
+        self._desk.due.append((self._ticket, {**paid, "tokens": int(paid["tokens"])}))
 
 
 def propose(desk: Desk, action: Propose) -> None:

@@ -20,7 +20,7 @@ from coevo.lab.measuring import Measurer
 from coevo.lab.settings import LabConfig
 from coevo.lab.types import Agent
 from coevo.runs import Run
-from coevo.runs.types import Event
+from coevo.runs.types import Event, Ticket
 
 Gate = Callable[[GateConfig, Seen], Ask | Judgement]
 
@@ -53,6 +53,9 @@ class Desk:
     looked: dict[tuple[str, str, int], tuple[Frame, Frame]] = field(default_factory=dict)
     """(child, split, number) -> rows of both arms."""
 
+    due: list[tuple[Ticket, Mapping[str, float]]] = field(default_factory=list)
+    """What was paid for and not yet booked: it is booked with the event it was paid for, so that a kill in between books nothing twice."""
+
     def commit(
         self, *facts: Fact, rows: Sequence[Mapping[str, Any]] = (), completion: tuple[str, Any] | None = None
     ) -> None:
@@ -67,6 +70,9 @@ class Desk:
                 events.append(Event(self.run.append(kind, payload, step=at), 0.0, at, kind, dict(payload)))
             if rows:
                 self.run.put_rollouts(rows, step=step)
+            for ticket, paid in self.due:
+                self.run.ledger.settle(ticket, **paid)
+        self.due.clear()
         self.ledger = fold((event for event in events if event.kind in KINDS), self.ledger)
 
     def frame(self, name: str) -> Frame:

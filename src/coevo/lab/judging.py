@@ -183,11 +183,15 @@ def _look(desk: Desk, action: Judge, ask: Ask) -> None:
 
 
 def measured_rows(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
-    """Fresh rollouts, paid from the lab's budget."""
-    ticket = desk.run.ledger.reserve("measure", evaluations=len(tasks) * samples, tokens=0)
-    rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)
+    """Fresh rollouts, paid from the lab's budget: booked with the event that follows."""
+    ticket = desk.run.ledger.reserve("measure", evaluations=0, tokens=0)
+    try:
+        rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)
+    except BaseException:
+        desk.run.ledger.release(ticket)
+        raise
     tokens = sum(int(row["tokens"] or 0) for row in rows)
-    desk.run.ledger.settle(ticket, evaluations=len(rows), tokens=tokens)
+    desk.due.append((ticket, {"evaluations": len(rows), "tokens": tokens}))
     return rows
 
 
