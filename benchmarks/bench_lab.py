@@ -100,13 +100,19 @@ def mini(rounds: int, steps: int, results: Path | None) -> int:
     splits = tasks(folder / "tasks")
     recipe = {
         "base": "mini",
-        "lr": 3e-3,
+        "lr": 5e-3,
         "groups": 8,
-        "group_size": 12,
-        "states": {"mix": {"policy": 1.0}, "tasks": [splits["train"]], "refresh": 20, "searches": 16},
+        "group_size": 8,
+        "states": {
+            "mix": {"policy": 1.0},
+            "tasks": [splits["train"]],
+            "refresh": 20,
+            "searches": 8,
+            "search": {"steps": 12, "batch": 4, "islands": 1, "verify": False, "proposers": {"rewrite": 1.0}},
+        },
         "reward": {"parts": {f"{reward}:coarse": 1.0, f"{reward}:smoke": 0.5}},
         "advantage": {"name": "group_zscore"},
-        "episode": {"max_tokens": 192},
+        "episode": {"max_tokens": 48},
     }
     lab = {
         "name": "mini",
@@ -141,9 +147,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=20)
     given = parser.parse_args()
-    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 30)
+    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 20)
     docs = ROOT / "docs" / "results" if whole else None
     code = 0
     if given.only != "mini":
