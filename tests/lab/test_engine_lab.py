@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coevo.errors import ConfigError, GateBlocked
+from coevo.gate.deciding import next_step
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import Ended, new_lab, read_lab, run_lab
 from coevo.lab.measuring import open_measurer
@@ -15,6 +16,13 @@ from coevo.lab.types import BranchState, Change, Family
 from coevo.runs import Run
 from coevo.training.opening import Setup
 from tests.lab.small_lab import Plan, config, proposal
+
+LEARNS = Change(
+    sets={"reward.parts": {"absolute": 1.0, "length": 0.1}, "reward.length_soft": 0.0},
+    bundle="shorter replies, from the first token on",
+    ablation=("reward.length_soft", "reward.parts"),
+)
+"""The first recipe pays the tiny policy the same for every reply, so that most changes leave its weights as they are."""
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs the git binary")
 
@@ -62,8 +70,8 @@ def test_branches_go_on_from_the_parents_checkpoint_and_are_measured_on_hidden_t
         return Judgement(Verdict.REJECTED, ("as told",), difference=0.0, low=-0.1, high=0.1)
 
     plan = [
-        proposal({"lr": 1e-3}),
-        proposal(change=Change(weights={"a": "b0", "b": "b1"}), family=Family.AVERAGE),
+        proposal(change=LEARNS, family=Family.REWARD),
+        proposal(change=Change(weights={"a": "b0", "b": "b2"}), family=Family.AVERAGE),
     ]
     path = tmp_path / "lab"
     new_lab(config(**settings, branches=2), path)
@@ -74,7 +82,10 @@ def test_branches_go_on_from_the_parents_checkpoint_and_are_measured_on_hidden_t
     with Run.open(path / "branches" / "b2", write=False) as run:
         setup = Setup.read(run)
         assert (
-            setup.parent is not None and setup.parent.step == 2 and setup.recipe.steps == 4 and setup.recipe.lr == 1e-3
+            setup.parent is not None
+            and setup.parent.step == 2
+            and setup.recipe.steps == 4
+            and setup.recipe.reward.length_soft == 0
         )
     child = next(given for given in seen if given.child.name == "b2" and given.looks)
     assert child.child.origins == (ledger.weights["b0"],) == (child.child.base_weights,)
@@ -107,3 +118,34 @@ def test_replies_that_nobody_bounded_are_measured_as_they_were_trained(settings,
         rows = measurer.measure(path / "branches" / "b0", split="gate", tasks=measurer.tasks("gate"), samples=2, seed=3)
     assert len(rows) == 4 and not any(row["unmeasured_reason"] for row in rows)
     assert max(row["tokens"] for row in rows) <= 256
+
+
+def test_a_renamed_copy_of_a_gate_task_is_not_trained_on(settings, tmp_path: Path) -> None:
+    """Another name and another text, and the same hidden tests: whoever learns it knows the answers."""
+    copy = tmp_path / "other_name"
+    shutil.copytree(settings["tasks"]["gate"][0], copy)
+    text = (copy / "task.yaml").read_text()
+    (copy / "task.yaml").write_text(text.replace("gate0", "other_name") + "\ntags: [other]\n")
+    with pytest.raises((GateBlocked, ConfigError), match="other_name"):
+        new_lab(config(**{**settings, "tasks": {**settings["tasks"], "train": [str(copy)]}}), tmp_path / "lab")
+
+
+def test_gate_tasks_edited_while_the_lab_is_open(settings, tmp_path: Path) -> None:
+    """A judge that is made easier between two looks is no longer the one that was sealed."""
+    path, tasks = tmp_path / "lab", {}
+    for split, folders in settings["tasks"].items():
+        tasks[split] = [str(shutil.copytree(folder, tmp_path / split / Path(folder).name)) for folder in folders]
+
+    def gate(found, given: Seen) -> Ask | Judgement:
+        said = next_step(found, given)
+        if isinstance(said, Judgement) or given.child.name != "b2":
+            return said if given.child.name == "b2" else Judgement(Verdict.REJECTED, ("as told",), difference=0.0)
+        for file in (tmp_path / "gate" / "gate0").glob("tests*"):
+            file.write_text(file.read_text() + "\n")
+        return said
+
+    new_lab(config(**{**settings, "tasks": tasks, "budget": {"rounds": 1}}), path)
+    outcome = run_lab(path, agent=Plan([[proposal(change=LEARNS, family=Family.REWARD)]]), gate=gate)
+    child = outcome.ledger.branches["b2"].judgement
+    assert child is not None and child.verdict is Verdict.INVALID
+    assert any("judge" in reason for reason in child.reasons), child.reasons

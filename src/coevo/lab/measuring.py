@@ -22,6 +22,9 @@ from coevo.training.settings import Recipe
 
 SPLITS = ("gate", "holdout", "report")
 
+TESTS = "tests.jsonl"
+"""Of a task's folder: its written tests."""
+
 TOY_VARIANTS = 8
 """Tasks of each split that look like one state of the toy world."""
 TOY_SPREAD = 0.08
@@ -167,6 +170,22 @@ class ToyMeasurer:
 # Engines
 
 
+def require_own_tests(splits: Mapping[str, Sequence[Any]]) -> None:
+    """Raise `GateBlocked` where tasks of two splits have the very same written tests: one task under two names, whatever else was edited."""
+    seen: dict[bytes, tuple[str, str]] = {}
+    for split, some in splits.items():
+        for task in some:
+            if TESTS not in task.source_files:
+                continue
+            digest = hashlib.sha256((task.folder / TESTS).read_bytes()).digest()
+            other, name = seen.setdefault(digest, (split, task.name))
+            if other != split:
+                raise GateBlocked(
+                    f"task {task.name!r} of tasks.{split} has the very tests of {name!r} in tasks.{other}: one task under two names. "
+                    "Take it out of one of them"
+                )
+
+
 @dataclass(frozen=True)
 class EngineMeasurer:
     """A branch's newest checkpoint, asked on tasks as the first recipe's episodes ask, judged on public and hidden tests."""
@@ -176,7 +195,6 @@ class EngineMeasurer:
     known: Mapping[str, Any]
     """Task by name."""
     pool: Any
-    digest: str
     notify: Callable[[str], None]
     starts: dict[str, Any] = field(default_factory=dict)
     """Made when first asked for."""
@@ -187,7 +205,7 @@ class EngineMeasurer:
     def opened(cls, config: LabConfig, stack: ExitStack, notify: Callable[[str], None]) -> EngineMeasurer:
         from coevo.evaluation.judges import open_judges
         from coevo.tasks.sets import load_tasks
-        from coevo.training.sources import require_apart, tasks_digest
+        from coevo.training.sources import require_apart
 
         splits = {name: load_tasks(getattr(config.tasks, name)) for name in ("train", *SPLITS)}
         for name in ("train", *SPLITS):
@@ -203,15 +221,21 @@ class EngineMeasurer:
                 seen[task.name] = name
         held = [task for name in SPLITS for task in splits[name]]
         require_apart({task.name: task for task in splits["train"]}, held)
+        require_own_tests(splits)
         pool = stack.enter_context(open_judges(config.recipe.pool, held, sandbox=config.recipe.sandbox))
         by_split = {name: tuple(task.name for task in splits[name]) for name in SPLITS}
-        return cls(config, by_split, {task.name: task for task in held}, pool, tasks_digest(held), notify)
+        return cls(config, by_split, {task.name: task for task in held}, pool, notify)
 
     def tasks(self, split: str) -> tuple[str, ...]:
         return self.by_split[split]
 
     def judge(self) -> Mapping[str, str]:
-        return {"judge": self.digest}
+        """Over the files as they are now, which is what workers judge by, and not as they were when the lab was opened."""
+        from coevo.tasks.loader import load_task
+        from coevo.tasks.sets import task_ref
+        from coevo.training.sources import tasks_digest
+
+        return {"judge": tasks_digest(load_task(task_ref(task), lazy=True) for task in self.known.values())}
 
     def answers(self) -> Mapping[str, tuple[str, ...]]:
         from coevo.gate.fingerprints import fingerprints
