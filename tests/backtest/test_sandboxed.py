@@ -54,7 +54,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def strict():
-    with Bench(limits=LIMITS.model_copy(update={"cpu_s": 0.3, "wall_s": 1.5})) as made:
+    with Bench(limits=LIMITS.model_copy(update={"cpu_s": 0.3, "wall_s": 3.0})) as made:
         yield made
 
 

@@ -34,7 +34,7 @@ def sum_task(folder: Path, score: str = SCORE, **config) -> Task:
         "kind": "open",
         "entry": "f",
         "instances": {"public": [{"n": 2}, {"n": 4}]},
-        "limits": {"cpu_s": 1.0, "wall_s": 4.0, "memory_mb": 128},
+        "limits": {"cpu_s": 1.0, "wall_s": 60.0, "memory_mb": 128},
     }
     return make_task(folder, {**base, **config}, program_py="def f(n):\n    return [1.0] * n\n", score_py=score)
 
@@ -266,7 +266,7 @@ def test_named_numbers_too_large_for_a_mean_are_left_out(tmp_path: Path) -> None
     ],
 )
 def test_odd_answers_are_never_unmeasured(tmp_path: Path, body: str) -> None:
-    config = {"preload": "numpy", "limits": {"cpu_s": 2.0, "wall_s": 10.0, "memory_mb": 256}}
+    config = {"preload": "numpy", "limits": {"cpu_s": 2.0, "wall_s": 60.0, "memory_mb": 256}}
     score = "def score(output, instance):\n    raise ValueError(f'not {output}')\n"
     result = run(sum_task(tmp_path / "t", score, **config), f"def f(n):\n    {body}\n")
     assert result.outcome is Outcome.FAILED, result

@@ -20,7 +20,7 @@ RIGHT = "import sys\nfor line in sys.stdin:\n    a, b = line.split()\n    print(
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     task = make_task(
         tmp_path_factory.mktemp("tasks") / "swap",
-        {"kind": "stdio", "limits": {"cpu_s": 0.5, "wall_s": 3.0, "memory_mb": 128, "output_bytes": 100_000}},
+        {"kind": "stdio", "limits": {"cpu_s": 0.5, "wall_s": 60.0, "memory_mb": 128, "output_bytes": 100_000}},
         program_py=RIGHT,
         tests_jsonl=lines(
             {"split": "public", "stdin": "1 2\n3 4\n", "stdout": "2 1\n4 3\n", "name": "numbers"},

@@ -32,7 +32,7 @@ def timed_task(folder: Path, **config) -> Task:
             "entry": "count",
             "tests": {"public": {"sizes": [0, 1, 10]}, "hidden": {"sizes": [2, 20]}},
             "timing": TIMING,
-            "limits": {"cpu_s": 1.0, "wall_s": 10.0, "memory_mb": 128},
+            "limits": {"cpu_s": 1.0, "wall_s": 60.0, "memory_mb": 128},
             **config,
         },
         program_py=REFERENCE,
