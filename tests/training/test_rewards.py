@@ -213,14 +213,13 @@ def test_parts_that_mean_nothing_are_refused(parts):
 
 OWN = """
 import os, sys, time, ctypes
+import numpy
 from fractions import Fraction
 def good(sample): return sample.fitness * 2
 def whole(sample): return 3
 def fraction(sample): return Fraction(1, 4)
 def truth(sample): return True
-def array(sample):
-    import numpy
-    return numpy.float32(0.5)
+def array(sample): return numpy.float32(0.5)
 def raises(sample): raise ValueError("no such key")
 def none(sample): return None
 def nan(sample): return float("nan")
@@ -257,7 +256,7 @@ BAD = {
     "huge": "not finite",
     "exits": "raised SystemExit",
     "dies": "its worker ended",
-    "hangs": "timed out after 0.3 s",
+    "hangs": "timed out after 0.8 s",
     "swallows": "timed out",
     "stubborn": "its worker ended",
 }
@@ -268,7 +267,7 @@ def test_functions_of_the_users_own_are_contained(tmp_path):
     path = tmp_path / "own.py"
     path.write_text(OWN)
     names = {f"{path}:{name}": name for name in [*GOOD, *BAD]}
-    with closing(OwnRewards(list(names), timeout_s=0.3)) as own:
+    with closing(OwnRewards(list(names), timeout_s=0.8)) as own:
         found = {names[full]: results for full, [*results] in own([made(0.5), made(0.5)]).items()}
     for name, value in GOOD.items():
         assert found[name] == [(value, "")] * 2
