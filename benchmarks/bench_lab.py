@@ -59,16 +59,21 @@ def toy(seeds: int, parallel: int, results: Path | None) -> int:
 
 
 def tasks(folder: Path) -> dict[str, str]:
-    """Puzzles of the seen families, parted: train, gate, holdout, report."""
-    parts = {"train": (0, 64), "gate": (11, 48), "holdout": (12, 32), "report": (13, 48)}
-    for name, (seed, count) in parts.items():
+    """Puzzles of the seen families: what trains, what selects and what confirms or reports come from parts that share no solution."""
+    parts = {
+        "train": ("train", 0, 64),
+        "gate": ("validation", 0, 48),
+        "holdout": ("test", 1, 32),
+        "report": ("test", 2, 48),
+    }
+    for name, (part, seed, count) in parts.items():
         if not (folder / name).exists():
             command = [
                 "mini",
                 "tasks",
                 str(folder / name),
                 "--part",
-                "train",
+                part,
                 "--count",
                 str(count),
                 "--seed",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 RUN = 13
@@ -16,6 +17,9 @@ LEAST = 6
 """Words of an answer under which it is too common to say anything ("42")."""
 MOST = 512
 """Fingerprints kept of one answer: those with the smallest hashes, so that any text that holds it all is found."""
+COVERED = 0.5
+"""Share of an answer's fingerprints that one text must hold. A single run of words may be two lines that short programs have in common; who has half of an
+answer has seen it."""
 SHARED = 2
 """Tasks whose answers hold the same words: of more, these words are the way such answers begin, and no one's."""
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -41,16 +45,17 @@ class Finder:
                 self._tasks.setdefault(mark, set()).add(task)
         for mark in [mark for mark, tasks in self._tasks.items() if len(tasks) > SHARED]:
             del self._tasks[mark]
+        self._size = Counter(
+            task for mark, tasks in self._tasks.items() if not mark.startswith("program:") for task in tasks
+        )
         self._runs = sorted({int(mark.split(":", 1)[0]) for mark in self._tasks if mark[:1].isdigit()})
 
     def in_text(self, text: str) -> set[str]:
-        """Tasks whose answers this text holds in part."""
+        """Tasks of whose answers this text holds `COVERED` or more."""
         words = _words(text)
-        found: set[str] = set()
-        for run in self._runs:
-            for mark in _hashes(words, run):
-                found |= self._tasks.get(mark, set())
-        return found
+        marks = {mark for run in self._runs for mark in _hashes(words, run) if mark in self._tasks}
+        hits = Counter(task for mark in marks for task in self._tasks[mark])
+        return {task for task, count in hits.items() if count >= COVERED * self._size[task]}
 
     def of_program(self, program: str) -> set[str]:
         """Tasks of which the program of this id is an answer."""

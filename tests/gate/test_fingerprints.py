@@ -1,0 +1,33 @@
+"""Answers are found where they are, and short programs that merely look alike are not taken for them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coevo.gate.fingerprints import Finder, fingerprints
+
+
+def puzzle(constants: list[int]) -> str:
+    lines = [f"    if k == {i}:\n        return n * {c} + {c + 1}" for i, c in enumerate(constants)]
+    return "def solve(k, n):\n" + "\n".join(lines) + "\n"
+
+
+ANSWER = puzzle([3, 14, 15, 92, 65])
+
+
+def test_an_answer_or_half_of_it_is_found() -> None:
+    finder = Finder({"task": fingerprints([ANSWER], programs=["abc"])})
+    assert finder.in_text(f"Here you are:\n{ANSWER}\nGood luck.") == {"task"}
+    assert finder.in_text(ANSWER[: int(len(ANSWER) * 0.7)]) == {"task"}
+    assert finder.of_program("abc") == {"task"}
+
+
+def test_two_lines_in_common_are_no_leak() -> None:
+    finder = Finder({"task": fingerprints([ANSWER])})
+    assert finder.in_text(puzzle([3, 14, 1, 2, 7])) == set()
+    assert finder.in_text(ANSWER[: len(ANSWER) // 4]) == set()
+
+
+@given(st.lists(st.integers(100, 999), min_size=4, max_size=8, unique=True), st.text(max_size=80))
+def test_any_answer_is_found_in_any_text(constants: list[int], around: str) -> None:
+    answer = puzzle(constants)
+    assert Finder({"t": fingerprints([answer])}).in_text(f"{around} \n{answer}\n {around}") == {"t"}
