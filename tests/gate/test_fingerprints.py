@@ -11,7 +11,7 @@ def puzzle(constants: list[int]) -> str:
     return "def solve(k, n):\n" + "\n".join(lines) + "\n"
 
 
-ANSWER = puzzle([3, 14, 15, 92, 65])
+ANSWER = puzzle([3, 14, 15, 92, 65, 35, 89, 79])
 
 
 def test_an_answer_or_half_of_it_is_found() -> None:
@@ -23,7 +23,7 @@ def test_an_answer_or_half_of_it_is_found() -> None:
 
 def test_two_lines_in_common_are_no_leak() -> None:
     finder = Finder({"task": fingerprints([ANSWER])})
-    assert finder.in_text(puzzle([3, 14, 1, 2, 7])) == set()
+    assert finder.in_text(puzzle([3, 14, 1, 2, 7, 5, 8, 6])) == set()
     assert finder.in_text(ANSWER[: len(ANSWER) // 4]) == set()
 
 
