@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coevo.diagnostics.types import Level
 from coevo.evidence.rows import frame_of
 from coevo.evidence.types import Frame
 from coevo.gate.types import Ask, Judgement, Look, Seen, Subject, Verdict
@@ -29,8 +30,9 @@ def diagnose_branch(desk: Desk, name: str) -> None:
     branch = desk.ledger.branches[name]
     baseline = desk.frame(branch.parent) if branch.parent else None
     found = diagnose(desk.frame(name), baseline, diagnostics=desk.diagnostics())
-    loud = [str(f.diagnostic) for f in found.findings if f.level in ("critical", "warn")]
-    desk.notify(f"{name}: diagnosed; {', '.join(loud) or 'nothing speaks'}")
+    loud = [f"{level}: {', '.join(f.diagnostic for f in found.at(level))}" for level in (Level.CRITICAL, Level.WARN)]
+    said = "; ".join(line for line in loud if not line.endswith(": "))
+    desk.notify(f"{name}: diagnosed, {said or 'nothing speaks'}")
     desk.commit(Fact("diagnosed", {"branch": name, "diagnosis": found.to_dict(), "round": branch.round}))
 
 
@@ -217,13 +219,14 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("look_of", "look")}
 
 
+def why_of(reasons: Sequence[str]) -> list[str]:
+    """The reasons of a verdict without what was merely not checked, which the judgement's checks list."""
+    return [reason for reason in reasons if ": not checked: " not in reason] or list(reasons[:1])
+
+
 def _verdict(desk: Desk, action: Judge, judgement: Judgement) -> None:
-    moved = ""
-    if judgement.difference is not None and judgement.low is not None and judgement.high is not None:
-        moved = f", {judgement.difference:+.3f} [{judgement.low:+.3f}, {judgement.high:+.3f}]"
-    desk.notify(
-        f"{action.branch} against {action.against}: {judgement.verdict}{moved}; {'; '.join(judgement.reasons[:2])}"
-    )
+    why = "; ".join(why_of(judgement.reasons)[:2])
+    desk.notify(f"{action.branch} against {action.against}: {judgement.verdict}; {why}")
     payload = {"branch": action.branch, "against": action.against, "judgement": judgement.to_dict()}
     desk.commit(Fact("judged", payload))
     for key in [key for key in desk.looked if key[0] == action.branch]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coevo.lab.designing import told
+from coevo.lab.judging import why_of
 from coevo.lab.ledger import KINDS, Ledger, fold
 from coevo.lab.proposals import calibration_of
 from coevo.lab.settings import LabConfig
@@ -78,6 +79,7 @@ def rows_of(ledger: Ledger, number: int) -> list[dict[str, Any]]:
                 "low": None if judgement is None else judgement.low,
                 "high": None if judgement is None else judgement.high,
                 "reasons": [] if judgement is None else list(judgement.reasons),
+                "why": [] if judgement is None else why_of(judgement.reasons),
                 "steps": ledger.steps[branch.name],
             }
         )
@@ -127,7 +129,7 @@ def markdown(data: dict[str, Any]) -> str:
     lines += ["| round | branch | change | verdict | difference in truth | why |", "|---|---|---|---|---|---|"]
     for row in data["rounds"]:
         change = row["change"] + (f" (skill {row['skill']})" if row["skill"] else "")
-        why = _cell("; ".join(row["reasons"][:2]))
+        why = _cell("; ".join(row["why"][:2]))
         lines.append(
             f"| {row['round']} | {row['branch']} of {row['parent']} | {_cell(change)} | {row['verdict'] or row['state']} | {_moved(row)} | {why} |"
         )
