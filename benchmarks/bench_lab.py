@@ -38,7 +38,14 @@ FAULTS: tuple[dict[str, Any], ...] = (
 """Of the first recipe, by seed: a shaped bonus, leaky tests, tied rewards, rates far too high and far too low, the reward that pays for copies."""
 
 TOY: dict[str, Any] = {
-    "lab": {"name": "toy", "recipe": {"trainer": "toy", "lr": 1e-5}, "steps": 30, "budget": {"rounds": 6}},
+    "lab": {
+        "name": "toy",
+        "recipe": {"trainer": "toy", "lr": 1e-5},
+        "steps": 30,
+        "budget": {"rounds": 5},
+        "calibration": 100,
+        "prune": {"rungs": 0},
+    },
     "variants": list(FAULTS),
     "human": {"lr": 1e-5, "reward.parts": {"search_gain": 1.0}},
 }

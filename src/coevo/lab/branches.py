@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,8 @@ class Branches:
     config: LabConfig
     harness: Harness
     notify: Callable[[str], None] = lambda line: None
+    _records: dict[str, tuple[Any, str]] = field(default_factory=dict, compare=False, repr=False)
+    """Branch -> what its run's files looked like when its digest was taken, and the digest."""
 
     def path(self, name: str) -> Path:
         return self.lab / FOLDER / name
@@ -217,10 +219,15 @@ class Branches:
         return _digest_of(self.path(name), None)
 
     def record(self, name: str) -> str:
-        """Digest of a branch's training run, settings and rollouts, but for measured times."""
-        with Run.open(self.path(name), write=False) as run:
-            settings = dumps(run.config, canonical=True)
-            return hashlib.sha256(f"{run.digest()}\n{settings}".encode()).hexdigest()
+        """Digest of a branch's training run, settings and rollouts, but for measured times. Read again only when the run's files have changed."""
+        path = self.path(name)
+        state = tuple(_state_of(path / file) for file in ("run.db", "run.db-wal", "run.yaml"))
+        if self._records.get(name, ("", ""))[0] != state:
+            with Run.open(path, write=False) as run:
+                settings = dumps(run.config, canonical=True)
+                found = hashlib.sha256(f"{run.digest()}\n{settings}".encode()).hexdigest()
+            self._records[name] = state, found
+        return self._records[name][1]
 
     def began_with(self, name: str) -> str:
         """Digest of the weights its training started from, as they are now."""
@@ -275,6 +282,15 @@ class Branches:
             raise InfrastructureError(
                 f"the process that trained branch {name} ended with {done.returncode}: {' / '.join(said) or 'it said nothing'}"
             ) from None
+
+
+def _state_of(file: Path) -> tuple[int, int, int] | None:
+    """Size, time of change and inode: what no write leaves as it was."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 class Source(NamedTuple):
