@@ -14,17 +14,17 @@ def puzzle(constants: list[int]) -> str:
 ANSWER = puzzle([3, 14, 15, 92, 65, 35, 89, 79])
 
 
-def test_an_answer_or_half_of_it_is_found() -> None:
+def test_an_answer_or_nearly_all_of_it_is_found() -> None:
     finder = Finder({"task": fingerprints([ANSWER], programs=["abc"])})
     assert finder.in_text(f"Here you are:\n{ANSWER}\nGood luck.") == {"task"}
-    assert finder.in_text(ANSWER[: int(len(ANSWER) * 0.7)]) == {"task"}
+    assert finder.in_text(ANSWER[: int(len(ANSWER) * 0.9)]) == {"task"}
     assert finder.of_program("abc") == {"task"}
 
 
-def test_two_lines_in_common_are_no_leak() -> None:
+def test_lines_in_common_are_no_leak() -> None:
     finder = Finder({"task": fingerprints([ANSWER])})
     assert finder.in_text(puzzle([3, 14, 1, 2, 7, 5, 8, 6])) == set()
-    assert finder.in_text(ANSWER[: len(ANSWER) // 4]) == set()
+    assert finder.in_text(ANSWER[: len(ANSWER) // 2]) == set()
 
 
 @given(st.lists(st.integers(100, 999), min_size=4, max_size=8, unique=True), st.text(max_size=80))

@@ -17,8 +17,8 @@ LEAST = 6
 """Words of an answer under which it is too common to say anything ("42")."""
 MOST = 512
 """Fingerprints kept of one answer: those with the smallest hashes, so that any text that holds it all is found."""
-COVERED = 0.5
-"""Share of an answer's fingerprints that one text must hold. A single run of words may be two lines that short programs have in common; who has half of an
+COVERED = 0.8
+"""Share of an answer's fingerprints that one text must hold. A single run of words may be two lines that short programs have in common; who has nearly all of an
 answer has seen it."""
 SHARED = 2
 """Tasks whose answers hold the same words: of more, these words are the way such answers begin, and no one's."""

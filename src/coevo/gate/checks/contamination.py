@@ -20,7 +20,7 @@ FOUND_ALONE = 0.1
 
 
 def training_data(config: GateConfig, seen: Seen) -> Check:
-    """No prompt of the child's training that was not its parent's holds (half of) an answer; and its responses hit on no more
+    """No prompt of the child's training that was not its parent's holds (nearly all of) an answer; and its responses hit on no more
     answers than a policy finds alone."""
     frame = seen.child.training
     if not seen.answers:
