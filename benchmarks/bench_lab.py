@@ -41,9 +41,9 @@ TOY: dict[str, Any] = {
     "lab": {
         "name": "toy",
         "recipe": {"trainer": "toy", "lr": 1e-5},
-        "steps": 30,
-        "budget": {"rounds": 5},
-        "calibration": 100,
+        "steps": 24,
+        "budget": {"rounds": 4},
+        "calibration": 60,
         "prune": {"rungs": 0},
     },
     "variants": list(FAULTS),
