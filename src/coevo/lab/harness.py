@@ -28,6 +28,8 @@ from coevo.errors import ConfigError, StoreError, UsageError
 
 RECIPE = "recipe.yaml"
 FOLDER, WORKTREES = "harness", "worktrees"
+REWARDS = "rewards"
+"""Folder of the harness with reward functions, which training and the judge load from a branch's worktree."""
 
 README = """# A training harness
 
@@ -49,12 +51,15 @@ _ENV = {
     **dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), _DATE),
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
 _SETTINGS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "core.autocrlf=false"),
     *("-c", "gc.auto=0", "-c", "core.fsmonitor=false", "-c", "core.symlinks=false"),
+    *("-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null"),
+    *("-c", "safe.directory=*"),  # The user's own is not read, and a lab may lie on a mounted folder of another owner.
 )
 
 
@@ -90,12 +95,27 @@ class Harness:
             self._drop(scratch)
 
     def checkout(self, commit: str, branch: str) -> Path:
-        """The folder that holds the harness of a branch: a worktree at its commit. Made again where a kill left half of one."""
+        """The folder that holds the harness of a branch: a worktree at its commit. Made again where a kill left half of one, or somebody edited
+        its reward functions."""
         folder = self.lab / WORKTREES / branch
-        if not (folder / RECIPE).is_file() or self._git("rev-parse", "HEAD", cwd=folder, check=False) != commit:
+        whole = (folder / RECIPE).is_file() and self._git("rev-parse", "HEAD", cwd=folder, check=False) == commit
+        if not whole or self.edited(commit, branch):
             self._checkout(commit, folder)
         self._git("branch", "-f", branch, commit)
         return folder
+
+    def restore(self, commit: str, branch: str) -> None:
+        """Check a branch's worktree out again where it is gone altogether."""
+        if not (self.lab / WORKTREES / branch).exists():
+            self.checkout(commit, branch)
+
+    def edited(self, commit: str, branch: str) -> list[str]:
+        """Reward files of a branch's worktree that are not those of its commit: changed, deleted or added by hand."""
+        folder = self.lab / WORKTREES / branch
+        wanted = {name: digest for name, digest in self.files(commit).items() if name.startswith(f"{REWARDS}/")}
+        paths = [folder / name for name in wanted] + sorted((folder / REWARDS).rglob("*.py"))
+        there = {path.relative_to(folder).as_posix(): _sha_of(path) for path in paths}
+        return sorted(name for name, digest in there.items() if digest != wanted.get(name))
 
     def advance(self, commit: str) -> None:
         """Make `commit` what `main` is, files included."""
@@ -157,11 +177,17 @@ class Harness:
         self, *words: str, cwd: Path | None = None, check: bool = True, stdin: str = "", strip: bool = True
     ) -> str:
         keep = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+        ceiling = {
+            "GIT_CEILING_DIRECTORIES": str(self.lab.resolve())
+        }  # A lab inside somebody's repository never touches that one.
+        folder = cwd or self.path
+        if not folder.is_dir():
+            raise StoreError(f"{folder} is gone{_advice(self.path, '')}")
         try:
             done = subprocess.run(
                 ["git", *_SETTINGS, *words],
-                cwd=cwd or self.path,
-                env={**keep, **_ENV},
+                cwd=folder,
+                env={**keep, **_ENV, **ceiling},
                 input=stdin.encode(),
                 capture_output=True,
                 timeout=120,
@@ -170,12 +196,11 @@ class Harness:
         except FileNotFoundError:
             raise _missing() from None
         except (OSError, subprocess.TimeoutExpired) as e:
-            raise StoreError(f"git {words[0]} in {cwd or self.path} failed: {e}") from e
+            raise StoreError(f"git {words[0]} in {folder} failed: {e}{_advice(self.path, str(e))}") from e
         if done.returncode and check:
             said = done.stderr.decode("utf-8", "replace").strip()
-            raise StoreError(
-                f"git {words[0]} in {cwd or self.path} failed: {said or f'it ended with {done.returncode}'}"
-            )
+            what = said or f"it ended with {done.returncode}"
+            raise StoreError(f"git {words[0]} in {folder} failed: {what}{_advice(self.path, said)}")
         text = "" if done.returncode else done.stdout.decode("utf-8", "surrogateescape")
         return text.strip() if strip else text
 
@@ -189,6 +214,17 @@ def require_git() -> None:
 def _missing() -> UsageError:
     return UsageError(
         "a lab keeps its harness in a git repository, and there is no `git` on PATH; install it (apt-get install git) and go on"
+    )
+
+
+def _advice(harness: Path, said: str) -> str:
+    """What to do where git could not do its part."""
+    low = said.lower()
+    if any(word in low for word in ("no space", "disk quota", "read-only", "permission denied", "timed out")):
+        return ". What the lab stored before is kept; see that its folder can be written and has space, then resume it"
+    return (
+        f". The lab's events and branches are kept; `git -C {harness} fsck` names what is damaged. Put {harness} back from a copy of the lab, "
+        "then resume it"
     )
 
 
@@ -218,6 +254,14 @@ def _write_files(folder: Path, files: Mapping[str, str | None]) -> None:
             raise UsageError(f"harness file {name!r} has {len(text):,} characters; {MAX_FILE:,} are the limit")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def _sha_of(path: Path) -> str:
+    """Of a file as it is now; "" where there is none to read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _sha(text: str) -> str:
