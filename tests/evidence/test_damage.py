@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 from pathlib import Path
 
@@ -156,3 +157,16 @@ def test_bytes_at_random_never_end_in_anything_but_our_errors(tmp_path: Path) ->
             continue
         assert all(len(frame.numbers(name)) == frame.rows for name in NUMBERS)
         frame.excerpt(range(frame.rows))
+
+
+def test_pipes_and_devices_are_refused_and_never_waited_on(tmp_path: Path) -> None:
+    """Given by name (as `<(zcat ...)` is), or lying in a folder of rollouts."""
+    os.mkfifo(tmp_path / "b.jsonl")
+    for path in (tmp_path / "b.jsonl", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(UsageError, match=r"pipe or a device.*write it to a \.jsonl file"):
+            open_evidence(path)
+    with pytest.raises(UsageError, match="holds no evidence"):
+        open_evidence(tmp_path)
+    (tmp_path / "c.parquet").mkdir()
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    assert open_evidence(tmp_path).rows == len(ROWS)

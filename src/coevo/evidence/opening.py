@@ -57,6 +57,10 @@ def _plan(path: Path) -> Plan:
         )
     if path.is_dir():
         return _plan_folder(path)
+    if not path.is_file():
+        raise UsageError(
+            f"evidence {path} is a pipe or a device, and rows are read more than once: write it to a .jsonl file first"
+        )
     name = path.name.lower()
     if not path.stat().st_size:
         raise UsageError(
@@ -77,8 +81,7 @@ def _plan_folder(path: Path) -> Plan:
     if folders := runs.runs_in(path):
         return runs.plan(folders)
     for folder in (path, path / "completions"):
-        shards = sorted([*folder.glob("*.parquet"), *folder.glob("*.pq")], key=jsonl.natural)
-        lines = sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")], key=jsonl.natural)
+        shards, lines = _files(folder, "*.parquet", "*.pq"), _files(folder, "*.jsonl", "*.jsonl.gz")
         if shards and lines:
             raise UsageError(
                 f"{folder} holds both Parquet ({shards[0].name}) and JSONL ({lines[0].name}); name one file, or keep one kind"
@@ -91,6 +94,11 @@ def _plan_folder(path: Path) -> Plan:
     raise UsageError(
         f"folder {path} holds no evidence (it has {inside}): give a run folder, or files .jsonl, .jsonl.gz or .parquet"
     )
+
+
+def _files(folder: Path, *patterns: str) -> list[Path]:
+    """In natural order; a pipe of such a name would be waited on for ever."""
+    return sorted((p for pattern in patterns for p in folder.glob(pattern) if p.is_file()), key=jsonl.natural)
 
 
 def _rows_in(plan: Plan, layout: Layout) -> int:
