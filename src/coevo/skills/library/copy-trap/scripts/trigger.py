@@ -9,11 +9,11 @@ BAD = ("warn", "critical")
 def main() -> None:
     findings = json.load(sys.stdin)["findings"]
     levels = {name: found.get("level", "unknown") for name, found in findings.items()}
-    fires, why = decided(levels)
+    fires, why = decided(levels, findings)
     print(json.dumps({"fires": fires, "why": why}))
 
 
-def decided(levels: dict) -> tuple[bool, str]:
+def decided(levels: dict, findings: dict) -> tuple[bool, str]:
     copies = levels.get("copies-of-parent", "unknown")
     if copies == "unknown":
         return unseen(levels)
@@ -21,6 +21,8 @@ def decided(levels: dict) -> tuple[bool, str]:
         return False, "few replies hand the parent back"
     if levels.get("solved-groups") in BAD:
         return False, "parents are handed back because nothing is left to improve"
+    if copies == "warn" and (findings.get("dead-groups", {}).get("value") or 0.0) >= 0.98:
+        return False, "no group has a spread: the reward teaches nothing, copying neither"
     return True, "handing the parent back has become the safe answer"
 
 
