@@ -291,7 +291,20 @@ def test_a_gap_brings_a_diagnostic_that_must_prove_itself(tmp_path: Path) -> Non
 def test_settings_that_can_promote_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="min_tasks"):
         new_lab(config(gate={"min_tasks": 97}), tmp_path / "lab")
+    with pytest.raises(ConfigError, match=r"gate\.alpha = 1e-12 .* 1 in 10,000"):
+        new_lab(config(gate={"alpha": 1e-12}), tmp_path / "lab")
     assert not (tmp_path / "lab").exists()
+
+
+def test_a_report_that_a_kill_or_a_person_took_away_is_written_again(whole: Path, tmp_path: Path) -> None:
+    """A kill between the last event and the report leaves a lab that is finished and has none."""
+    path = tmp_path / "lab"
+    shutil.copytree(whole, path)
+    before = json.loads((path / "artifacts" / "report.json").read_text())
+    shutil.rmtree(path / "artifacts")
+    assert run_lab(path, agent=Plan([])).ended is Ended.FINISHED
+    assert (path / "artifacts" / "report.md").exists()
+    assert json.loads((path / "artifacts" / "report.json").read_text())["rounds"] == before["rounds"]
 
 
 def test_calibrate_goes_no_further(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from coevo.stats import FlippedPaths, flipped_paths, plan_boundaries, plan_drift
 
 MOST_TASKS = 10_000
 """More than this "would settle it" means that nothing would."""
+RESAMPLES = 9_999
+"""Random sign patterns, beside the one observed: no p is smaller than 1 in one more of them."""
 _HALVINGS = 24
 
 
@@ -77,7 +79,7 @@ def cumulated(looks: Sequence[Look], tasks: Sequence[str]) -> np.ndarray:
 
 
 def walk(
-    config: GateConfig, plan: Plan, paths: np.ndarray, *, goal: float | None, seed: int, resamples: int = 9_999
+    config: GateConfig, plan: Plan, paths: np.ndarray, *, goal: float | None, seed: int, resamples: int = RESAMPLES
 ) -> tuple[Verdict | None, int, str]:
     """Where the test ends on `paths` (tasks, looks so far): verdict, look and why; (None, looks, "") while it is open.
 
@@ -141,7 +143,7 @@ def detectable_by(config: GateConfig, plan: Plan, paths: np.ndarray) -> float:
     return plan.drift(config.power) * noise / math.sqrt(len(known))
 
 
-def estimate(plan: Plan, paths: np.ndarray, *, seed: int, resamples: int = 9_999) -> Estimate:
+def estimate(plan: Plan, paths: np.ndarray, *, seed: int, resamples: int = RESAMPLES) -> Estimate:
     """Difference, repeated confidence interval and repeated p-value (Jennison and Turnbull 1989) at the last look of `paths`.
 
     The bounds are the shifts that the plan would just not refuse: both are at the one-sided level, valid at whatever look one stops.

@@ -13,8 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from coevo.config import parse
-from coevo.errors import BudgetSpent, ConfigError, StoreError, UsageError
+from coevo.errors import BudgetSpent, ConfigError, GateBlocked, StoreError, UsageError
 from coevo.evolution.interrupts import Interrupts
+from coevo.gate.testing import RESAMPLES
 from coevo.gate.types import Calibration
 from coevo.lab import closing, designing, judging, launching, rounds
 from coevo.lab.branches import Branches
@@ -25,7 +26,7 @@ from coevo.lab.ledger import KINDS, VERSION, Ledger, fold
 from coevo.lab.measuring import Measurer, open_measurer
 from coevo.lab.rounds import Action, next_action
 from coevo.lab.settings import LabConfig
-from coevo.lab.types import Agent
+from coevo.lab.types import Agent, BranchState
 from coevo.runs import Budget, Run
 from coevo.runs.types import State
 from coevo.streams import stream_seed
@@ -33,6 +34,15 @@ from coevo.training.session import with_absolute_paths
 
 KIND = "lab"
 """Kind of a lab's run."""
+
+_SEALS = {
+    "judge": "judge (files of the tasks in tasks.gate, tasks.holdout or tasks.report; of trainer toy its world)",
+    "tasks": "set of toy tasks",
+    "splits": "setting `tasks`",
+    "gate": "setting `gate`",
+    "budget": "setting `budget`",
+}
+"""Sealed names, for a person."""
 
 Notify = Callable[[str], None]
 
@@ -103,6 +113,11 @@ def require_sizes(config: LabConfig, measurer: Measurer) -> None:
                 f"tasks.{split} holds {count} tasks, and with fewer than gate.min_tasks = {config.gate.min_tasks} nothing is ever promoted; "
                 f"name more tasks, or lower gate.min_tasks"
             )
+    if config.gate.alpha < 1 / (RESAMPLES + 1):
+        raise ConfigError(
+            f"gate.alpha = {config.gate.alpha:g} is under the smallest p of the gate's test, 1 in {RESAMPLES + 1:,}: nothing is ever promoted; "
+            f"give {1 / (RESAMPLES + 1):g} times branches = {config.branches}, or more"
+        )
 
 
 def budget_of(config: LabConfig) -> Budget:
@@ -151,6 +166,7 @@ def run_lab(
         while True:
             action = next_action(desk.ledger, desk.config)
             if isinstance(action, rounds.Finish):
+                _require_report(desk)
                 run.mark(State.FINISHED, by=action.why)
                 return Outcome(Ended.FINISHED, action.why, desk.ledger, path)
             if isinstance(action, rounds.Wait):
@@ -247,6 +263,7 @@ def perform(desk: Desk, action: Action) -> None:
 def _sitting(run: Run, stack: ExitStack, agent: Agent | None, gate: Gate | None, notify: Notify) -> Iterator[Desk]:
     config = config_of(run)
     harness = Harness(run.path)
+    harness.unlock()
     measurer = stack.enter_context(open_measurer(config, notify=notify))
     if agent is None:
         from coevo.lab.agents.opening import open_agent
@@ -279,3 +296,35 @@ def _require_begun(desk: Desk) -> None:
         commit = desk.harness.begin(recipe)
         found = {"version": VERSION, "commit": commit, "sealed": sealed(desk.config, desk.measurer.judge())}
         desk.commit(Fact("lab", found))
+    elif not desk.ledger.reported:
+        _require_same_judge(desk)
+        _require_branches(desk)
+
+
+def _require_report(desk: Desk) -> None:
+    """A kill may have come between the last event and its report, or somebody deleted it."""
+    from coevo.lab.report import FILE, write_report
+
+    if desk.ledger.reported and not (desk.run.artifacts / f"{FILE}.md").exists():
+        write_report(desk.run, desk.config)
+
+
+def _require_branches(desk: Desk) -> None:
+    """Raise `StoreError` where a branch that has trained is gone: its weights and rollouts are nowhere else."""
+    ended = (b.name for b in desk.ledger.branches.values() if b.state in (BranchState.TRAINED, BranchState.PRUNED))
+    if gone := [name for name in ended if not (desk.branches.path(name) / "run.db").is_file()]:
+        raise StoreError(
+            f"lab {desk.path} lacks what its branches {', '.join(gone)} trained (say {desk.branches.path(gone[0])}/run.db), and later rounds are "
+            "held against them. Put the folders back from a copy, or make a new lab; `coevo lab status` still reads this one"
+        )
+
+
+def _require_same_judge(desk: Desk) -> None:
+    """Raise `GateBlocked` where what the lab sealed when it was made is not what is there now."""
+    sealed_then, now = desk.ledger.sealed, sealed(desk.config, desk.measurer.judge())
+    changed = sorted(name for name in sealed_then.keys() | now.keys() if sealed_then.get(name) != now.get(name))
+    if changed:
+        raise GateBlocked(
+            f"lab {desk.path} was made with another {' and another '.join(_SEALS.get(name, name) for name in changed)}; verdicts by two judges "
+            "cannot be compared. Undo the change (or go on with the coevo that made the lab), or make a new lab"
+        )

@@ -84,6 +84,11 @@ class Harness:
         _write_files(self.path, {"README.md": README, RECIPE: recipe_text(recipe), **(files or {})})
         return self._commit_all(self.path, "The first harness")
 
+    def unlock(self) -> None:
+        """Take away git's lock files that a kill of the whole process group, or of the machine, left. Only for the lab's one writer."""
+        for path in (self.path / ".git").rglob("*.lock"):
+            path.unlink(missing_ok=True)
+
     def commit(self, parent: str, files: Mapping[str, str | None], message: str) -> str:
         """A commit on top of `parent` with these files changed (None removes); `parent` itself where nothing changes."""
         scratch = self.lab / WORKTREES / ".commit"
@@ -158,7 +163,8 @@ class Harness:
     def _checkout(self, commit: str, folder: Path) -> None:
         self._drop(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        self._git("worktree", "add", "-q", "--detach", "--force", str(folder.resolve()), commit)
+        twice = ("--force", "--force")  # The second one overrides the lock of a checkout that was killed.
+        self._git("worktree", "add", "-q", "--detach", *twice, str(folder.resolve()), commit)
 
     def _drop(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -113,6 +113,8 @@ def seen_of(desk: Desk, action: Judge) -> Seen:
 
 def _subject(desk: Desk, name: str, against: str | None) -> Subject:
     branch = desk.ledger.branches[name]
+    desk.harness.restore(branch.commit, name)
+    edited = desk.harness.edited(branch.commit, name)
     more: dict[str, Any] = {}
     if against is not None:
         more = {
@@ -127,7 +129,10 @@ def _subject(desk: Desk, name: str, against: str | None) -> Subject:
         sealed=sealed(desk.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
         base_weights=desk.branches.began_with(name),
         training=desk.frame(name),
-        recorded=_record(desk.ledger.weights.get(name, ""), desk.ledger.records.get(name, "")),
+        recorded={
+            **_record(desk.ledger.weights.get(name, ""), desk.ledger.records.get(name, "")),
+            **dict.fromkeys(edited, branch.commit),
+        },
         found=_record(desk.branches.ended_with(name), desk.branches.record(name)),
         **more,
     )
@@ -186,6 +191,7 @@ def _look(desk: Desk, action: Judge, ask: Ask) -> None:
 
 def measured_rows(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
     """Fresh rollouts, paid from the lab's budget: booked with the event that follows."""
+    desk.harness.restore(desk.ledger.branches[run.name].commit, run.name)
     ticket = desk.run.ledger.reserve("measure", evaluations=0, tokens=0)
     try:
         rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)

@@ -72,6 +72,8 @@ def launch(desk: Desk, action: Launch) -> None:
 def train(desk: Desk, action: Train) -> None:
     """Bring branches to a step. In one process they come one at a time, each with its event; a kill costs at most one step of one."""
     together = action.branches if desk.config.parallel > 1 else action.branches[:1]
+    for name in together:  # A branch that goes on loads its reward functions from its worktree.
+        desk.harness.checkout(desk.ledger.branches[name].commit, name)
     budget = {name: left for name, left in desk.remaining().items() if name in ("tokens", "usd", "minutes")}
     tickets = [desk.run.ledger.reserve("train", evaluations=0, tokens=0, usd=0) for _ in together]
     try:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from coevo.errors import StoreError
 from coevo.lab.designing import told
 from coevo.lab.judging import why_of
 from coevo.lab.ledger import KINDS, Ledger, fold
@@ -17,12 +18,21 @@ FILE = "report"
 
 
 def write_report(run: Run, config: LabConfig) -> Path:
-    """`artifacts/report.md` and `report.json`."""
+    """`artifacts/report.json` and, after it, `report.md`; each appears whole. Raises `StoreError` where the disk refuses."""
     data = report_of(run, config)
-    path = run.artifacts / f"{FILE}.md"
-    (run.artifacts / f"{FILE}.json").write_text(json.dumps(data, indent=2, default=str) + "\n", encoding="utf-8")
-    path.write_text(markdown(data), encoding="utf-8")
-    return path
+    texts = {f"{FILE}.json": json.dumps(data, indent=2, default=str) + "\n", f"{FILE}.md": markdown(data)}
+    try:
+        run.artifacts.mkdir(exist_ok=True)
+        for name, text in texts.items():
+            part = run.artifacts / f".{name}"
+            part.write_text(text, encoding="utf-8")
+            part.replace(run.artifacts / name)
+    except OSError as e:
+        raise StoreError(
+            f"cannot write the report of lab {run.path}: {e.strerror or e}. All that was measured is kept; free some space or make the folder "
+            f"writable, then `coevo lab resume {run.path}` writes it"
+        ) from e
+    return run.artifacts / f"{FILE}.md"
 
 
 def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
