@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, UsageError
+from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, ModelError, UsageError
 from coevo.evolution.interrupts import FILE as STOP
 from coevo.lab.harness import Harness
 from coevo.lab.interventions import BASE, resolved
@@ -110,6 +110,8 @@ class Branches:
             result = self._go(ledger, made, path, target, budget)
         except BudgetSpent as e:
             return self._found(path, spent=str(e))
+        except ModelError:
+            raise  # A server that is away says nothing of the branch: the lab stops, and goes on from here.
         except (UsageError, GateBlocked, InfrastructureError) as e:
             return self._found(path, failed=f"{type(e).__name__}: {e}")
         if result is not None and result.stopped_by is StoppedBy.FAILED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from coevo.backtest.types import Past, known_of
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError, StoreError, UsageError
 from coevo.lab.desk import Desk, Fact
+from coevo.lab.harness import Harness
 from coevo.lab.interventions import BASE, allowed, apply, resolved
 from coevo.lab.proposals import (
     AgentReply,
@@ -22,7 +24,7 @@ from coevo.lab.proposals import (
     proposal_of,
 )
 from coevo.lab.rounds import PATIENCE, Backtest, Propose
-from coevo.lab.types import Branch, Brief, Proposal
+from coevo.lab.types import Agent, Branch, Brief, Proposal
 from coevo.runs.jsontext import dumps, loads
 
 EXCERPTS = 6
@@ -49,10 +51,17 @@ def brief_of(desk: Desk, *, wanted: int, returned: Sequence[str] = (), gap: bool
         remaining=desk.remaining(),
         allowed=allowed(config),
         wanted=wanted,
+        files=open_files(desk.harness, ledger.harness, allowed(config)),
         escalation=ledger.escalation,
         returned=tuple(returned),
         terms=tuple(one.to_dict() for one in _screened(desk).best) if gap else (),
     )
+
+
+def open_files(harness: Harness, commit: str, may: Mapping[str, str]) -> dict[str, str]:
+    """Harness files that an agent may change, by path -> text."""
+    names = harness.files(commit)
+    return {name: harness.read(commit, name) for name in names if any(fnmatchcase(name, pattern) for pattern in may)}
 
 
 def _excerpts(desk: Desk, parent: Branch, diagnosis: Diagnosis) -> Sequence[Mapping[str, Any]]:
@@ -123,6 +132,7 @@ def propose_diagnostic(desk: Desk, why: str) -> None:
         cost |= desk.agent.spent()
     proposal = None if found is None else diagnostic_proposal_dict(found)
     payload = {"round": brief.round, "brief": key, "proposal": proposal, "problem": problem, "cost": cost}
+    payload |= {"replies": replies_of(desk.agent)}
     desk.commit(Fact("suggested", payload), completion=(key, brief.to_dict()))
 
 
@@ -205,9 +215,15 @@ def propose(desk: Desk, action: Propose) -> None:
             taken.append(proposal)
             desk.notify(f"round {brief.round}: proposed {told(proposal)}: {proposal.hypothesis}")
     payload = {"round": brief.round, "turn": action.turn, "agent": desk.agent.name, "brief": key, "cost": dict(cost)}
+    payload |= {"replies": replies_of(desk.agent)}
     desk.commit(
         Fact("proposed", {**payload, "proposals": rows, "problems": problems}), completion=(key, brief.to_dict())
     )
+
+
+def replies_of(agent: Agent) -> list[str]:
+    """What a thinking agent said in its last turn, word by word, kept beside the brief: the record of why. Others have nothing to add."""
+    return [str(m["content"]) for m in getattr(agent, "transcript", ()) if m["role"] == "assistant"]
 
 
 def readable(replies: Any, most: int) -> tuple[list[Proposal], list[str]]:

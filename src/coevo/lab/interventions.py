@@ -106,14 +106,12 @@ class Applied(NamedTuple):
 
 def allowed(config: LabConfig) -> dict[str, str]:
     """Patterns that may change in this lab -> what they are."""
-    found = {**ALLOWED, **config.allowed}
     if config.recipe.trainer != "toy":
-        found = {name: what for name, what in found.items() if not name.startswith("toy.")}
+        found = {name: what for name, what in ALLOWED.items() if not name.startswith("toy.")}
     else:
-        found = {name: what for name, what in found.items() if not name.startswith(("states.", "optim.", "rewards/"))}
-        found["optim.max_grad_norm"] = "bound of the gradient's norm"
-        found.pop("episode.*", None)
-        found["episode.temperature"] = "of sampling"
+        found = {name: what for name, what in ALLOWED.items() if not name.startswith(("states.", "optim.", "episode."))}
+        found |= {"optim.max_grad_norm": "bound of the gradient's norm", "episode.temperature": "of sampling"}
+    found |= config.allowed
     return {name: what for name, what in found.items() if what}
 
 
