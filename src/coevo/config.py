@@ -6,7 +6,7 @@ command line adds `--set a.b=1`, whose value is read as YAML.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,6 +121,26 @@ def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
             node = child
         node[leaf] = value
     return result
+
+
+def assigned(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested plain data with dotted names set; a mapping that is given takes the place of the whole old one."""
+    result = dict(data)
+    for key, value in changes.items():
+        head, _, rest = key.partition(".")
+        if rest and not isinstance(result.get(head, {}), Mapping):
+            raise ConfigError(f"{key}: {head!r} is a value, not a group of settings")
+        result[head] = assigned(result.get(head) or {}, {rest: value}) if rest else value
+    return result
+
+
+def leaves(data: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()) -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of nested plain data. Mappings named in `whole`, and empty ones, are one value each."""
+    for name, value in data.items():
+        if isinstance(value, Mapping) and value and name not in whole:
+            yield from leaves(value, f"{prefix}{name}.", whole=whole)
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _copy(data: Mapping[str, Any]) -> dict[str, Any]:

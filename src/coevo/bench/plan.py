@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coevo.bench.settings import REFERENCE, ArmConfig, StudyConfig, leaves, recipe_of
+from coevo.bench.settings import REFERENCE, ArmConfig, StudyConfig, recipe_of
 from coevo.bench.suites import TRAIN, VALIDATION
+from coevo.config import leaves
 from coevo.runs.jsontext import dumps
+from coevo.training.settings import WHOLE
 
 NEUTRAL = ("title", "pool", "ledger", "keep_runs")
 """Settings that change no result: a study may go on with others."""
@@ -68,7 +70,7 @@ def arm_of(study: StudyConfig, name: str) -> ArmConfig:
 
 def uses(study: StudyConfig, arm: str, source: str) -> bool:
     """Whether an arm's recipe draws start states from a source."""
-    mix: Mapping[str, float] = dict(leaves(study.recipe.model_dump(mode="json")))["states.mix"]
+    mix: Mapping[str, float] = dict(leaves(study.recipe.model_dump(mode="json"), whole=WHOLE))["states.mix"]
     mix = (study.arms[arm].recipe or {}).get("states.mix", mix)
     return mix.get(source, 0) > 0
 
@@ -81,7 +83,9 @@ def study_digest(config: Mapping[str, Any]) -> str:
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Names of settings that two studies differ in, neutral ones left out."""
-    old, new = (dict(leaves({k: v for k, v in data.items() if k not in NEUTRAL})) for data in (before, now))
+    old, new = (
+        dict(leaves({k: v for k, v in data.items() if k not in NEUTRAL}, whole=WHOLE)) for data in (before, now)
+    )
     return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
 
 

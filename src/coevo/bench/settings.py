@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from coevo.bench.suites import SuiteConfig
-from coevo.config import Config, parse
+from coevo.config import Config, assigned, leaves, parse
 from coevo.errors import ConfigError, pick
 from coevo.evolution.settings import SearchConfig, StrategyName
 from coevo.runs import Budget
 from coevo.sandbox.types import SandboxConfig
-from coevo.training.settings import Recipe
+from coevo.training.settings import WHOLE, Recipe
 
 EQUAL = ("trainer", "base", "seed", "steps", "groups", "group_size", "epochs", "episode", "filter", "engine", "pool")
 """Settings of a recipe that no arm may change: arms train equally long, on as many samples, from the same weights."""
@@ -197,8 +197,8 @@ class StudyConfig(Config):
 
     def differences(self, arm: str) -> dict[str, tuple[Any, Any]]:
         """What an arm's recipe changes: by dotted name, (the study's value, the arm's)."""
-        base = dict(leaves(self.recipe.model_dump(mode="json")))
-        own = dict(leaves(assigned(self.recipe.model_dump(mode="json"), self.arms[arm].recipe or {})))
+        base = dict(leaves(self.recipe.model_dump(mode="json"), whole=WHOLE))
+        own = dict(leaves(assigned(self.recipe.model_dump(mode="json"), self.arms[arm].recipe or {}), whole=WHOLE))
         return {name: (base.get(name), own.get(name)) for name in {**base, **own} if base.get(name) != own.get(name)}
 
 
@@ -206,29 +206,6 @@ def recipe_of(study: StudyConfig, arm: str, changes: Mapping[str, Any]) -> Recip
     """An arm's recipe: the study's, the arm's changes, and `changes` (base, seed, tasks, runs), checked as a whole."""
     data = assigned(study.recipe.model_dump(mode="json"), {**(study.arms[arm].recipe or {}), **changes})
     return parse(Recipe, data, where=f"recipe of arm {arm}")
-
-
-def assigned(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested plain data with dotted names set; mappings such as `reward.parts` are replaced whole."""
-    result = dict(data)
-    for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        if rest and not isinstance(result.get(head, {}), Mapping):
-            raise ConfigError(f"{key}: {head!r} is a value, not a group of settings")
-        result[head] = assigned(result.get(head) or {}, {rest: value}) if rest else value
-    return result
-
-
-_WHOLE = frozenset({"mix", "parts"})
-
-
-def leaves(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of nested settings; `states.mix` and `reward.parts` are one value each."""
-    for name, value in data.items():
-        if isinstance(value, Mapping) and name not in _WHOLE and value:
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _arm(name: str, value: Any) -> Any:

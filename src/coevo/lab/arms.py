@@ -26,8 +26,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
-from coevo.bench.settings import assigned
-from coevo.config import Config, parse
+from coevo.config import Config, assigned, parse
 from coevo.errors import InfrastructureError, UsageError
 from coevo.gate.settings import GateConfig
 from coevo.gate.types import Ask, Judgement, Seen, Verdict

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from coevo.config import Config
+from coevo.config import Config, leaves
 from coevo.errors import GateBlocked
 
 
@@ -28,20 +28,9 @@ class Change(NamedTuple):
 
 def changes(old: Config, new: Config) -> list[Change]:
     """Leaves in which two configs of one class differ, by dotted name. A leaf that one side lacks is None there."""
-    before, after = _leaves(old.model_dump(mode="json")), _leaves(new.model_dump(mode="json"))
+    before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
     names = [*before, *(name for name in after if name not in before)]
     return [Change(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
-
-
-def _leaves(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        name = f"{above}{key}"
-        if isinstance(item, Mapping) and item:
-            found |= _leaves(item, f"{name}.")
-        else:
-            found[name] = item
-    return found
 
 
 def require_effect(expected: Mapping[str, Any], seen: Mapping[str, Any], *, changed: Mapping[str, Any]) -> None:

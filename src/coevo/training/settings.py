@@ -31,6 +31,9 @@ FilterName = Literal["none", "zero_spread", "ema_threshold", "snr", "top_uncerta
 TrainerName = Literal["grpo", "trl", "toy", "command"]
 
 
+WHOLE = frozenset({"parts", "mix"})
+"""Mappings of a recipe that are one setting each: swapping a part of the reward for another is one change."""
+
 MOST_ROLLOUTS = 65_536
 """Of one step."""
 

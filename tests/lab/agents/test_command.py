@@ -143,3 +143,17 @@ assert (here / "gap.md").read_text() == "the gap"
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(ConfigError, match="no-such-agent"):
         CommandAgent(AgentConfig(kind="command", command=("no-such-agent",)))
+
+
+def test_one_part_in_anothers_place_is_one_change() -> None:
+    code = (
+        FORM
+        + """
+recipe = here / "harness/recipe.yaml"
+recipe.write_text(recipe.read_text().replace("search_gain:", "absolute:"))
+(here / "proposal.json").write_text(json.dumps({**form, "family": "reward"}))
+"""
+    )
+    [made] = agent(code).propose(BRIEF)
+    assert dict(made.change.sets) == {"reward.parts": {"absolute": 1.0}}
+    assert problems_of(made, BRIEF) == []

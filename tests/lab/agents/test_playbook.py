@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from coevo.config import parse
+from coevo.config import assigned, parse
 from coevo.diagnostics.types import Fired, Level
 from coevo.gate.types import Verdict
 from coevo.lab.agents.moves import MOVES, moves_for
@@ -122,7 +122,6 @@ def _some_recipe(rng: random.Random) -> Recipe:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_move_makes_a_sound_recipe_and_changes_one_setting(seed: int) -> None:
-    from coevo.bench.settings import assigned
 
     recipe = _some_recipe(random.Random(seed))
     plain = recipe.model_dump(mode="json")

@@ -26,12 +26,13 @@ from typing import Any
 
 import yaml
 
-from coevo.config import plain_yaml
+from coevo.config import leaves, plain_yaml
 from coevo.errors import ConfigError, InfrastructureError, WallsError
 from coevo.lab.briefs import brief_dict, brief_text
 from coevo.lab.proposals import AgentReply, diagnostic_proposal_of, proposal_of
 from coevo.lab.settings import AgentConfig
 from coevo.lab.types import Brief, DiagnosticProposal, Proposal
+from coevo.training.settings import WHOLE
 
 MOST_BYTES = 1 << 20
 """Of a file that is read back."""
@@ -176,16 +177,6 @@ def _sets(path: Path | None, recipe: Mapping[str, Any]) -> dict[str, Any]:
         raise AgentReply(f"harness/{RECIPE}: {e}") from None
     if not isinstance(new, Mapping):
         raise AgentReply(f"harness/{RECIPE} must stay a mapping")
-    before, after = _leaves(yaml.safe_load(yaml.safe_dump(dict(recipe)))), _leaves(new)
+    known = yaml.safe_load(yaml.safe_dump(dict(recipe)))
+    before, after = dict(leaves(known, whole=WHOLE)), dict(leaves(new, whole=WHOLE))
     return {name: after.get(name) for name in {**before, **after} if before.get(name) != after.get(name)}
-
-
-def _leaves(value: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        name = f"{above}{key}"
-        if isinstance(item, Mapping) and item:
-            found |= _leaves(item, f"{name}.")
-        else:
-            found[name] = item
-    return found

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from coevo.bench.settings import assigned
+from coevo.config import assigned
 from coevo.diagnostics.types import Diagnosis, Layer, Level
 from coevo.errors import CoevoError
 from coevo.gate.types import Verdict
