@@ -157,3 +157,25 @@ recipe.write_text(recipe.read_text().replace("search_gain:", "absolute:"))
     [made] = agent(code).propose(BRIEF)
     assert dict(made.change.sets) == {"reward.parts": {"absolute": 1.0}}
     assert problems_of(made, BRIEF) == []
+
+
+@pytest.mark.parametrize("walls", ["none", pytest.param("bubblewrap", marks=needs_bwrap)])
+def test_a_script_named_from_here_runs_from_there(walls: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(LOWER)
+    Path("mine.sh").write_text(f'#!/bin/sh\nexec {sys.executable} -c "$(cat {tmp_path}/mine.py)" "$1"\n')
+    Path("mine.sh").chmod(0o755)
+    settings = AgentConfig(kind="command", command=(sys.executable, "mine.py"), walls=walls)  # type: ignore[arg-type]
+    [made] = CommandAgent(settings).propose(BRIEF)
+    assert dict(made.change.sets) == {"lr": 0.0003}
+    if walls == "none":
+        [made] = CommandAgent(AgentConfig(kind="command", command=("./mine.sh",), walls="none")).propose(BRIEF)
+        assert dict(made.change.sets) == {"lr": 0.0003}
+
+
+@needs_bwrap
+def test_a_command_in_a_hidden_folder_stays_hidden(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LOWER)
+    command = (sys.executable, str(tmp_path / "mine.py"))
+    with pytest.raises(InfrastructureError, match=r"mine\.py"):
+        CommandAgent(AgentConfig(kind="command", command=command), hidden=(tmp_path,)).propose(BRIEF)

@@ -47,8 +47,10 @@ class CommandAgent:
         """`hidden`: folders it must not see. Raises `ConfigError`, or `WallsError` where the walls cannot be had."""
         self.name = f"command:{Path(config.command[0]).name}"
         self._config, self._hidden = config, tuple(path.resolve() for path in hidden)
-        if shutil.which(config.command[0]) is None:
-            raise ConfigError(f"agent.command: there is no program {config.command[0]!r} on the PATH")
+        program = shutil.which(config.command[0])
+        if program is None:
+            raise ConfigError(f"agent.command: there is no program {config.command[0]!r}, here or on the PATH")
+        self._command = (str(Path(program).absolute()), *map(_from_the_root, config.command[1:]))
         if config.walls == "bubblewrap" and shutil.which("bwrap") is None:
             raise WallsError(
                 "agent.walls = bubblewrap needs the program bwrap: install the package bubblewrap; or set agent.walls=none, and the agent can "
@@ -96,7 +98,7 @@ class CommandAgent:
 
     def _run(self, folder: Path) -> None:
         config = self._config
-        command = [*config.command, str(folder)]
+        command = [*self._command, str(folder)]
         if config.walls == "bubblewrap":
             command = [*self._walls(folder), "--", *command]
         environ = {name: os.environ[name] for name in (*_KEPT, *config.environment) if name in os.environ}
@@ -127,6 +129,9 @@ class CommandAgent:
     def _walls(self, folder: Path) -> list[str]:
         walls = ["bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev"]
         walls += ["--proc", "/proc", "--tmpfs", "/tmp"]
+        for path in _own_files(self._command):
+            if not any(_inside(hidden, path) or _inside(path, hidden) for hidden in self._hidden):
+                walls += ["--ro-bind", str(path), str(path)]
         for path in self._hidden:
             if path.is_dir() and not _inside(path, Path("/tmp")):
                 walls += ["--tmpfs", str(path)]
@@ -136,6 +141,20 @@ class CommandAgent:
                 raise ConfigError(f"agent.writable: {name} holds, or is in, what the agent must not see")
             walls += ["--bind-try", str(path), str(path)]
         return [*walls, "--bind", str(folder), str(folder), "--chdir", str(folder)]
+
+
+def _from_the_root(word: str) -> str:
+    """A file's path, so that it means the same from the turn's folder; anything else as it is."""
+    path = Path(word)
+    return str(path.absolute()) if path.is_file() else word
+
+
+def _own_files(command: Sequence[str]) -> list[Path]:
+    """What the command itself needs of /tmp, which it otherwise sees empty: its files, and the virtual environment of its program."""
+    found = [Path(word) for word in command if Path(word).is_absolute() and Path(word).is_file()]
+    homes = [path.parents[1] for path in found[:1] if (path.parents[1] / "pyvenv.cfg").is_file()]
+    files = [path for path in dict.fromkeys(found) if not any(_inside(path, home) for home in homes)]
+    return [path for path in (*homes, *files) if _inside(path, Path("/tmp"))]
 
 
 def _inside(path: Path, other: Path) -> bool:
