@@ -72,16 +72,16 @@ def test_behind_walls_it_works_and_sees_neither_run_nor_tasks(tmp_path: Path) ->
 import os
 assert not os.path.exists({str(hidden / "tests.jsonl")!r}), "the tasks are visible"
 assert not os.path.exists({str(tmp_path)!r}), "/tmp is visible"
-try:
-    open({str(home / "written-by-agent")!r}, "w")
-except OSError:
-    pass
-else:
-    raise SystemExit("it wrote outside")
+import contextlib
+for place in ({str(home / "written-by-agent")!r}, {str(home / "src" / "written-by-agent")!r}, {str(tmp_path / "written-by-agent")!r}):
+    with contextlib.suppress(OSError):
+        open(place, "w").write("out")
 """
         )
         [made] = agent(code, hidden=(hidden, tmp_path), walls="bubblewrap").propose(BRIEF)
         assert dict(made.change.sets) == {"lr": 0.0003}
+        # What it wrote went nowhere: into a /tmp of its own, or was refused.
+        assert not [p for p in (home, home / "src", tmp_path) if (p / "written-by-agent").exists()]
     finally:
         shutil.rmtree(hidden)
 
