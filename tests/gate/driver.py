@@ -84,11 +84,17 @@ def first(
     seed: int = 3,
     share: float = 1.0,
     answers: Mapping[str, tuple[str, ...]] | None = None,
+    decoys: Mapping[str, tuple[str, ...]] | None = None,
     promised: tuple[str, ...] = ("recipe", "sealed", "base_weights"),
 ) -> Seen:
     """What the gate sees before any look."""
     parent, child = subjects or arms()
-    return Seen(parent, child, tasks, holdout, (), accesses, calibration, seed, share, dict(answers or {}), promised)
+    return Seen(
+        *(parent, child, tasks, holdout, (), accesses, calibration, seed, share),
+        answers=dict(answers or {}),
+        decoys=dict(decoys or {}),
+        promised=promised,
+    )
 
 
 def judge(

@@ -194,6 +194,38 @@ def test_answers_in_the_responses_of_training(how: str) -> None:
 
 
 @pytest.mark.usefixtures("healthy")
+def test_answers_that_the_policy_wrote_in_its_own_searches_are_no_leak() -> None:
+    """Short programs are alike: what it wrote itself counts with its responses. A search's start is the task's, and counts as given."""
+    answers = {task: fingerprints([ANSWER.replace("7", str(i + 8))]) for i, task in enumerate(TASKS)}
+    prompt = f"Make this better:\n\n{ANSWER.replace('7', '9')}"
+    own = training(prompt=prompt, state_source="policy", depth=3)
+    assert not isinstance(next_step(CONFIG, first(subjects=arms(training=own), answers=answers)), Judgement)
+    for leaked in (
+        training(prompt=prompt, state_source="policy", depth=0),
+        training(prompt=prompt, state_source="search", depth=3),
+    ):
+        rejected_at_once("truth.training_data", subjects=arms(training=leaked), answers=answers)
+
+
+@pytest.mark.usefixtures("healthy")
+def test_answers_found_as_often_as_decoys_are_no_leak() -> None:
+    """On puzzles with few programs a policy comes upon many answers; then it comes upon as many that nobody is judged by."""
+    sources = [ANSWER.replace("7", str(i + 8)) for i in range(96)]
+    answers = {task: fingerprints([text]) for task, text in zip(TASKS, sources[:48], strict=True)}
+    decoys = {f"report-{i}": fingerprints([text]) for i, text in enumerate(sources[48:])}
+
+    def wrote(texts: list[str]) -> Any:
+        rows = [{"task": "train-1", "reward": 1.0, "unmeasured_reason": "", "prompt": "", "response": t} for t in texts]
+        return arms(training=frame_of(rows))
+
+    alike = first(subjects=wrote(sources[:20] + sources[48:64]), answers=answers, decoys=decoys)
+    assert not isinstance(next_step(CONFIG, alike), Judgement)
+    rejected_at_once(
+        "truth.training_data", subjects=wrote(sources[:20] + sources[48:52]), answers=answers, decoys=decoys
+    )
+
+
+@pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize(
     "command", ["git log -p -- solution.py", "git show HEAD~1:solution.py", "cat tests/hidden/test_answers.py"]
 )

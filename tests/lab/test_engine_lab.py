@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from coevo.errors import ConfigError, GateBlocked
 from coevo.gate.deciding import next_step
@@ -16,6 +17,7 @@ from coevo.lab.types import BranchState, Change, Family
 from coevo.runs import Run
 from coevo.training.opening import Setup
 from tests.lab.small_lab import Plan, config, proposal
+from tests.training.tiny_policy import program
 
 LEARNS = Change(
     sets={"reward.parts": {"absolute": 1.0, "length": 0.1}, "reward.length_soft": 0.0},
@@ -128,6 +130,27 @@ def test_a_renamed_copy_of_a_gate_task_is_not_trained_on(settings, tmp_path: Pat
     (copy / "task.yaml").write_text(text.replace("gate0", "other_name") + "\ntags: [other]\n")
     with pytest.raises((GateBlocked, ConfigError), match="other_name"):
         new_lab(config(**{**settings, "tasks": {**settings["tasks"], "train": [str(copy)]}}), tmp_path / "lab")
+
+
+@pytest.mark.parametrize("where", ["statement", "start"])
+def test_a_training_task_that_shows_an_answer_is_not_trained_on(settings, tmp_path: Path, where: str) -> None:
+    gate = Path(shutil.copytree(settings["tasks"]["gate"][0], tmp_path / "gate0"))
+    train = Path(shutil.copytree(settings["tasks"]["train"][0], tmp_path / "shows"))
+    answer = program((1, 5, 5))
+    (gate / "reference.py").write_text(answer)
+    if where == "statement":
+        _edit(train, name="shows", statement=f"Such a thing:\n{answer}\nbut with other numbers.")
+    else:
+        _edit(train, name="shows")
+        (train / "program.py").write_text(f"# by the way\n{answer}")
+    tasks = {**settings["tasks"], "train": [str(train)], "gate": [str(gate), settings["tasks"]["gate"][1]]}
+    with pytest.raises(GateBlocked, match=r"'shows' of tasks\.train shows the answer of 'gate0'"):
+        new_lab(config(**{**settings, "tasks": tasks}), tmp_path / "lab")
+
+
+def _edit(task: Path, **changes: str) -> None:
+    known = yaml.safe_load((task / "task.yaml").read_text())
+    (task / "task.yaml").write_text(yaml.safe_dump({**known, **changes}))
 
 
 def test_gate_tasks_edited_while_the_lab_is_open(settings, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ several turns is known by its best turn (`standing.best_turn`).
     unmeasured_reason    why it has no reward; empty otherwise
     wall_s, cost_usd
     parent_fitness, fitness, correctness, efficiency, edit_kind, depth, program_hash    of the evolution step; `depth` of the start
+    state_source         where the start comes from: statement, synth, search, or policy, whose programs the policy wrote itself
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ COLUMNS = (
         "tool_errors",
     ),
     *("advantage", "logprob_mean", "entropy_mean", "kept", "unmeasured_reason", "wall_s", "cost_usd"),
-    *("parent_fitness", "fitness", "correctness", "efficiency", "edit_kind", "depth", "program_hash"),
+    *("parent_fitness", "fitness", "correctness", "efficiency", "edit_kind", "depth", "program_hash", "state_source"),
 )
 
 
@@ -125,6 +126,7 @@ def _of_evolution(rollout: Rollout, judged: Judged | None) -> dict[str, Any]:
         "edit_kind": rollout.state.style.value,
         "depth": rollout.state.depth,
         "program_hash": judged.program_hash if judged else "",
+        "state_source": rollout.state.source.value,
     }
 
 

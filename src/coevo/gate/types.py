@@ -187,6 +187,8 @@ class Seen(NamedTuple):
     """Of alpha: children of one round that are tested against one parent share it."""
     answers: Mapping[str, tuple[str, ...]] = {}
     """Task of the gate or holdout split -> fingerprints of its answers (`coevo.gate.fingerprints`). The gate never holds their text."""
+    decoys: Mapping[str, tuple[str, ...]] = {}
+    """The same of tasks like them that nobody is selected by (the report split): how often a policy comes upon an answer alone."""
     promised: tuple[str, ...] = ()
     """What both arms must carry, among "recipe", "files", "sealed", "base_weights", "training", "record", "rows" behind each look, and "answers" of the
     gate's tasks: a lab promises all it has. Where it is missing, integrity fails; where nothing was promised and neither arm has it, it is listed as not

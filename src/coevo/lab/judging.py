@@ -107,6 +107,7 @@ def seen_of(desk: Desk, action: Judge) -> Seen:
         seed=config.seed,
         share=1 / siblings,
         answers=desk.measurer.answers(),
+        decoys=desk.measurer.decoys(),
         promised=PROMISED,
     )
 

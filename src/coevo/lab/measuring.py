@@ -6,7 +6,7 @@ Only the driver calls it. Rows are evidence rows of schema 1 with reward, public
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,10 @@ class Measurer(Protocol):
 
     def answers(self) -> Mapping[str, tuple[str, ...]]:
         """Task of the gate or the holdout -> fingerprints of its answers, by which they are found in training data."""
+        ...
+
+    def decoys(self) -> Mapping[str, tuple[str, ...]]:
+        """The same of the report's tasks, which no branch is selected by: what of it a training run comes upon, it comes upon alone."""
         ...
 
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
@@ -123,6 +127,9 @@ class ToyMeasurer:
     def answers(self) -> Mapping[str, tuple[str, ...]]:
         return {}  # An edit of the toy world is a word; there is nothing to copy.
 
+    def decoys(self) -> Mapping[str, tuple[str, ...]]:
+        return {}
+
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
         from coevo.training.rewards import reward_of
         from coevo.training.toy import weights_of
@@ -186,6 +193,34 @@ def require_own_tests(splits: Mapping[str, Sequence[Any]]) -> None:
                 )
 
 
+def answers_of(tasks: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Task -> fingerprints of its reference program, for tasks that have one."""
+    from coevo.gate.fingerprints import fingerprints
+
+    return {
+        task.name: fingerprints([text for _, text in task.reference.files], programs=[task.reference.id])
+        for task in tasks
+        if task.reference is not None
+    }
+
+
+def require_no_answers(training: Sequence[Any], held: Sequence[Any]) -> None:
+    """Raise `GateBlocked` where a training task shows the answer of one that selects: in its statement, or as its start program. The gate looks at
+    what was put before the policy later, but takes what a policy wrote in its own searches for its own."""
+    from coevo.gate.fingerprints import Finder
+
+    finder = Finder(answers_of(held))
+    for task in training:
+        hit = finder.of_program(task.start.id).union(
+            *(finder.in_text(text) for text in (task.config.statement, *(text for _, text in task.start.files)))
+        )
+        if hit:
+            raise GateBlocked(
+                f"task {task.name!r} of tasks.train shows the answer of {min(hit)!r}, by which branches are selected: in its statement or as its "
+                "start program. Take one of the two out"
+            )
+
+
 @dataclass(frozen=True)
 class EngineMeasurer:
     """A branch's newest checkpoint, asked on tasks as the first recipe's episodes ask, judged on public and hidden tests."""
@@ -222,6 +257,7 @@ class EngineMeasurer:
         held = [task for name in SPLITS for task in splits[name]]
         require_apart({task.name: task for task in splits["train"]}, held)
         require_own_tests(splits)
+        require_no_answers(splits["train"], [*splits["gate"], *splits["holdout"]])
         pool = stack.enter_context(open_judges(config.recipe.pool, held, sandbox=config.recipe.sandbox))
         by_split = {name: tuple(task.name for task in splits[name]) for name in SPLITS}
         return cls(config, by_split, {task.name: task for task in held}, pool, notify)
@@ -238,14 +274,10 @@ class EngineMeasurer:
         return {"judge": tasks_digest(load_task(task_ref(task), lazy=True) for task in self.known.values())}
 
     def answers(self) -> Mapping[str, tuple[str, ...]]:
-        from coevo.gate.fingerprints import fingerprints
+        return answers_of(self.known[name] for split in ("gate", "holdout") for name in self.by_split[split])
 
-        found = {}
-        for split in ("gate", "holdout"):
-            for name in self.by_split[split]:
-                if (reference := self.known[name].reference) is not None:
-                    found[name] = fingerprints([text for _, text in reference.files], programs=[reference.id])
-        return found
+    def decoys(self) -> Mapping[str, tuple[str, ...]]:
+        return answers_of(self.known[name] for name in self.by_split["report"])
 
     def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
         from coevo.engines.opening import open_engine

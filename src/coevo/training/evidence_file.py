@@ -101,7 +101,7 @@ _FLAG = (lambda value: isinstance(value, bool), "true or false")
 _KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "schema": (lambda value: value == SCHEMA, f"{SCHEMA}, the schema this version reads"),
     **dict.fromkeys(("run", "branch", "kind", "prompt", "response", "stop_reason"), _TEXT),
-    **dict.fromkeys(("unmeasured_reason", "edit_kind", "program_hash"), _TEXT),
+    **dict.fromkeys(("unmeasured_reason", "edit_kind", "program_hash", "state_source"), _TEXT),
     **dict.fromkeys(("split", "task"), (lambda value: isinstance(value, str) and bool(value), "a name")),
     "step": (lambda value: _count(value) and value >= 1, "a whole number of 1 or more"),
     "group": (lambda value: isinstance(value, str | int) and not isinstance(value, bool), "a text or a whole number"),

@@ -17,32 +17,53 @@ from coevo.gate.types import Check, Seen
 BATCH = 1_000
 FOUND_ALONE = 0.1
 """Share of the tasks whose answers a policy may come upon by itself, over what its parent did: short programs are alike."""
+LEVEL = 0.01
+"""Of the test that says it comes upon more of them than of the decoys: one-sided, Fisher's exact."""
+OWN = "policy"
+"""Start states (`state_source`) whose programs the policy wrote in its own searches."""
 
 
 def training_data(config: GateConfig, seen: Seen) -> Check:
-    """No prompt of the child's training that was not its parent's holds (nearly all of) an answer; and its responses hit on no more
-    answers than a policy finds alone."""
+    """No prompt of the child's training that was not its parent's holds (nearly all of) an answer; and what the policy wrote, in responses and in
+    its own searches, hits on no more answers than a policy finds alone: `FOUND_ALONE` of them, or as many as of the decoys."""
     frame = seen.child.training
     if not seen.answers:
         lacking = "answers" in seen.promised
         return failed("fingerprints of the answers missing") if lacking else unknown("not checked: no fingerprints")
     if frame is None or frame.rows == 0:
         return unknown("not checked: no rollouts of the child's training")
-    finder = Finder(seen.answers)
+    finder = Finder({**seen.answers, **seen.decoys})
     try:
-        asked, found = _tasks(frame, finder)
+        given, found = _tasks(frame, finder)
     except UsageError as e:
         if "training" in seen.promised:
             return failed(f"the texts of the child's training are missing: {e}")
-        asked, found = set(), _by_program(frame, finder)
+        given, found = set(), _by_program(frame, finder)
     before = _before(seen, finder)
-    prompted = asked - before[0]
-    if prompted:
-        return failed(f"training prompts hold answers of {_some(prompted)}", tasks=len(prompted))
-    new = found - before[1]
-    if len(new) >= 2 and len(new) > FOUND_ALONE * len(seen.answers):
-        return failed(f"training responses hold answers of {len(new)} tasks: {_some(new)}", tasks=len(new))
-    return passed(f"no prompt holds an answer; responses hold those of {len(new)} tasks", tasks=len(new))
+    given = (given - before[0]) & seen.answers.keys()
+    if given:
+        return failed(f"training prompts hold answers of {_some(given)}", tasks=len(given))
+    new, alone = (found - before[1]) & seen.answers.keys(), (found - before[1]) & seen.decoys.keys()
+    if len(new) >= 2 and len(new) > FOUND_ALONE * len(seen.answers) and not _as_often(seen, len(new), len(alone)):
+        of = f", of {len(seen.decoys)} decoys {len(alone)}" if seen.decoys else ""
+        return failed(f"the policy wrote answers of {len(new)} tasks{of}: {_some(new)}", tasks=len(new))
+    return passed(
+        f"no prompt holds an answer; the policy wrote those of {len(new)} of {len(seen.answers)} tasks"
+        + (f", of {len(alone)} of {len(seen.decoys)} decoys" if seen.decoys else ""),
+        tasks=len(new),
+        decoys=len(alone),
+    )
+
+
+def _as_often(seen: Seen, new: int, alone: int) -> bool:
+    """Whether answers were come upon no more often than decoys, who say what a policy of this kind finds without being told."""
+    if not seen.decoys:
+        return False
+    from scipy import stats  # It takes a second to import, and most branches find few.
+
+    table = [[new, len(seen.answers) - new], [alone, len(seen.decoys) - alone]]
+    found: Any = stats.fisher_exact(table, alternative="greater")
+    return float(found.pvalue) > LEVEL
 
 
 def _before(seen: Seen, finder: Finder) -> tuple[set[str], set[str]]:
@@ -57,17 +78,18 @@ def _before(seen: Seen, finder: Finder) -> tuple[set[str], set[str]]:
 
 
 def _tasks(frame: Frame, finder: Finder) -> tuple[set[str], set[str]]:
-    """(tasks whose answers are in prompts, ... in responses)."""
-    asked: set[str] = set()
+    """(tasks whose answers were put before the policy, ... that it wrote). A search's start program is its task's, not its own."""
+    given: set[str] = set()
     found = _by_program(frame, finder)
     known: set[str] = set()
     for row in _rows(frame):
         prompt, response = str(row.get("prompt") or ""), str(row.get("response") or "")
         if prompt not in known:  # One prompt has many responses.
-            asked |= finder.in_text(prompt)
+            own = row.get("state_source") == OWN and (row.get("depth") or 0) > 0
+            (found if own else given).update(finder.in_text(prompt))
             known = {prompt} if len(known) > BATCH else known | {prompt}
         found |= finder.in_text(response)
-    return asked, found
+    return given, found
 
 
 def _by_program(frame: Frame, finder: Finder) -> set[str]:
