@@ -39,6 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "lab": BELOW_LAB,
     "api": BELOW_CLI,
     "cli": BELOW_CLI | {"api"},
+    "__main__": {"cli"},
 }
 STANDALONE = {"zygote", "codec", "walls", "runner"}
 """Files of the sandbox room that run as plain files: what they import by bare name is a sibling."""
