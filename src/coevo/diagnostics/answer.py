@@ -20,6 +20,9 @@ def answer(diagnosis: Diagnosis) -> str:
     )
     if unreal is not None:
         return f"The gain is not real: {_LIES[unreal.diagnostic]} ({unreal.reading.note})."
+    passes = _bad(diagnosis, "false-passes")
+    if passes is not None and passes.level is Level.CRITICAL:
+        return f"What passes is mostly wrong: {passes.reading.note}. {_learning(learning, truly)}"
     collapse = diagnosis.finding("reward-collapse")
     if collapse is not None and collapse.level is Level.CRITICAL:
         return f"It was better than it is: {collapse.reading.note}."

@@ -37,6 +37,14 @@ RULES: tuple[Rule, ...] = (
         Level.CRITICAL,
     ),
     Rule(
+        "thin-tests",
+        ("false-passes",),
+        _all("false-passes"),
+        "Programs pass what is shown and are wrong: the shown tests do not tell right from wrong, and a reward of passes pays for guessing them.",
+        ("data", "reward"),
+        Level.CRITICAL,
+    ),
+    Rule(
         "shaped-reward-hack",
         ("saturated-part", "reward-truth-gap", "reward-spread", "unfaithful-part"),
         lambda f: (
