@@ -45,6 +45,26 @@ def test_spans_and_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert "a.jsonl line 97: no JSON" in wholes[0].notes[0]
 
 
+@settings(max_examples=25, deadline=None)
+@given(places=st.lists(st.integers(0, 299), max_size=60))
+def test_rows_are_found_again_in_any_order_and_any_number(fetched: tuple[Frame, ...], places: list[int]) -> None:
+    asked = [[row["response"] for row in frame.excerpt(places)] for frame in fetched]
+    whole = [row["response"] for row in fetched[0].excerpt(range(300))]
+    assert asked == [[whole[place] for place in places]] * 3
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Frame, ...]:
+    """One set of rollouts as lines, as a table of several row groups, and as a run."""
+    root, rows = tmp_path_factory.mktemp("fetched"), writers.rollouts(steps=12)
+    paths = (
+        writers.jsonl(root / "a.jsonl", rows),
+        writers.parquet(root / "a.parquet", rows, row_group=50),
+        run_of(root / "run", rows),
+    )
+    return tuple(open_evidence(path, workers=0) for path in paths)
+
+
 def test_a_reader_that_dies_is_an_error_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = writers.jsonl(tmp_path / "a.jsonl", writers.rollouts())
     monkeypatch.setattr(jsonl, "SPAN", 5_000)

@@ -324,9 +324,11 @@ class Run:
 
         return digest(self, kinds=kinds)
 
-    def pages(self, select: str, where: str = "1", args: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of a `SELECT row, ...` in order of `row`, a page at a time, so that memory stays flat."""
-        sql, after = f"{select} WHERE row > ? AND {where} ORDER BY row LIMIT {_PAGE}", 0
+    def pages(
+        self, select: str, where: str = "1", args: tuple[Any, ...] = (), *, after: int = 0
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows of a `SELECT row, ...` in order of `row`, those over `after`, a page at a time, so that memory stays flat."""
+        sql = f"{select} WHERE row > ? AND {where} ORDER BY row LIMIT {_PAGE}"
         while rows := self._rows(sql, (after, *args)):
             yield from rows
             after = rows[-1][0]

@@ -3,6 +3,7 @@ number in its file."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,15 @@ def _wanted(file: pq.ParquetFile, layout: Layout, texts: bool) -> list[str] | No
     return [name for name in names if layout.our_name(name) not in TEXTS or layout.our_name(name) in needed]
 
 
+def _by_group(file: pq.ParquetFile, places: list[int]) -> Iterable[list[int]]:
+    """Sorted row numbers, those of each row group together: a group is read once."""
+    end = 0
+    for group in range(file.metadata.num_row_groups):
+        start, end = end, end + file.metadata.row_group(group).num_rows
+        if part := places[bisect_left(places, start) : bisect_left(places, end)]:
+            yield part
+
+
 def _batches(
     file: pq.ParquetFile, columns: list[str] | None, start: int, stop: int
 ) -> Iterable[tuple[int, pa.RecordBatch]]:
@@ -159,9 +169,11 @@ def fetch(span: Span, layout: Layout, places: list[tuple[int, int]]) -> list[Rec
     """Rows by their places, in our words."""
     wanted: dict[int, dict[str, Any]] = {}
     with opened(span.path) as file:
-        for place in sorted({place for place, _ in places}):
-            for _, batch in _batches(file, None, place, place + 1):
-                wanted[place] = batch.to_pylist()[0]
+        for part in _by_group(file, sorted({place for place, _ in places})):
+            for low, batch in _batches(file, None, part[0], part[-1] + 1):
+                there = part[bisect_left(part, low) : bisect_left(part, low + batch.num_rows)]
+                if there:
+                    wanted |= zip(there, batch.take([place - low for place in there]).to_pylist(), strict=True)
     out: list[Record] = []
     for place, inner in places:
         rows = unfolded(wanted[place], layout, None) if place in wanted else None
