@@ -135,7 +135,15 @@ def test_examples_of_hidden_calls_are_cut(tmp_path):
     report = imported(tmp_path, row(doc=doc))
     task = load_task(report.written[0])
     assert "area(2, 3)" in task.config.statement and "area(0, 9)" not in task.start.source + task.config.statement
-    assert [t.split for t in task.written_tests] == ["public", "hidden", "hidden"]
+    # All that is public would stand in the prompt, and could be returned from there: one that does not stand there joins it.
+    assert [t.split for t in task.written_tests] == ["public", "public", "hidden"]
+
+
+def test_two_calls_leave_one_hidden_whatever_the_prompt_shows(tmp_path):
+    doc = "Area.\n    >>> area(2, 3)\n    6\n    "
+    two = row(doc=doc, check=["assert candidate(2, 3) == 6", "assert candidate(1, 1) == 1"])
+    task = load_task(imported(tmp_path, two).written[0])
+    assert [t.split for t in task.written_tests] == ["public", "hidden"]
 
 
 def test_a_prompt_that_shows_everything_in_prose_is_left_out(tmp_path):

@@ -181,6 +181,7 @@ def imported(file: Path, source: str, notify: Say) -> Path:
     """A folder of tasks made from a data set's file: in the cache, by the file's hash, so that it is made once."""
     from coevo.models.weights import cache_folder
     from coevo.tasks.importers import import_humaneval, import_mbpp
+    from coevo.tasks.importers.folders import RULE
 
     try:
         with file.open("rb") as handle:
@@ -189,7 +190,7 @@ def imported(file: Path, source: str, notify: Say) -> Path:
         raise ConfigError(
             f"cannot read {file}: {e.strerror or e}; --data takes a folder with mbpp.jsonl and humaneval.jsonl"
         ) from None
-    folder = cache_folder() / "tasks" / f"{source}-{digest[:12]}"
+    folder = cache_folder() / "tasks" / f"{source}-{digest[:12]}-{RULE}"
     done = folder / ".complete"
     if not done.exists():
         notify(f"importing {file} into {folder}, once")

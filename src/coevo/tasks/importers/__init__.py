@@ -7,7 +7,8 @@ faithful: `Reason` says why.
 
 Public and hidden: the first third of the different calls (one to three of them) is public, and so is every call that the
 prompt shows. Where that would leave nothing hidden, only the first third is public, the prompt's doctest examples of the other
-calls are cut, and what the prompt still shows is public, too.
+calls are cut, and what the prompt still shows is public, too. Where the prompt would show every public call, one call that it does not show joins
+them, as long as another stays hidden: a reward of public tests that are all in the prompt is earned by returning what stands there.
 """
 
 from __future__ import annotations

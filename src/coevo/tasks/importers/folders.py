@@ -18,6 +18,8 @@ from coevo.tasks.testfile import FILE, write_tests
 from coevo.tasks.types import Checker, Kind, Split, Test
 
 MOST_PUBLIC = 3
+RULE = 2
+"""Of how calls become tests; folders made by another one are other tasks."""
 
 
 def write_folder(row: Row, found: Recorded, folder: Path, source: str) -> Path:
@@ -67,9 +69,13 @@ def split_tests(row: Row, found: Recorded) -> tuple[Row, list[Test]]:
     leaked = hidden & shown_calls(prompt, row.entry)
     if hidden == leaked:
         raise TaskError("the prompt shows every call of the check, and not as examples that could be cut")
+    hidden -= leaked
+    unseen = [key for key in keys if key in hidden]
+    if len(unseen) > 1 and set(keys) - hidden <= shown_calls(prompt, row.entry):
+        hidden.remove(unseen[0])  # What is paid for is more than what the prompt gives away.
     tests = []
     for number, (key, call, answer) in enumerate(zip(keys, found.calls, found.answers, strict=True), start=1):
-        split: Split = "hidden" if key in hidden - leaked else "public"
+        split: Split = "hidden" if key in hidden else "public"
         tests.append(Test(split, args=tuple(call.args), kwargs=call.kwargs, expected=answer, name=f"call {number}"))
     return replace(row, prompt=prompt), tests
 
