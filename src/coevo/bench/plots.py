@@ -25,12 +25,14 @@ COLOURS: Mapping[str, tuple[str, str]] = {
 _SPARE = ("#be185d", "#0369a1", "#4d7c0f", "#6d28d9", "#92400e")
 
 TRAINING = (
-    ("fitness", "fitness of what it writes (public tests)"),
+    ("fitness", "fitness of what it writes (dotted: on hidden tests)"),
     ("copy_rate", "copies of the parent, share of replies"),
     ("entropy", "entropy (nats per token)"),
     ("distinct_children", "different children in a group"),
 )
 """What training does to a policy, by metric of the trainer: whether it learns, and whether it stops exploring."""
+BESIDE = {"fitness": "truth"}
+"""Drawn dotted beside it: a policy that learns to pass what it is shown must not look like one that learns."""
 
 
 def figures(report: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -88,6 +90,13 @@ def _training(report: Mapping[str, Any]) -> Any:
             colour, line = _style(arm, report)
             axes.fill_between(steps, [min(r) for r in rows], [max(r) for r in rows], color=colour, alpha=0.12, lw=0)
             axes.plot(steps, [sum(r) / len(r) for r in rows], line, color=colour, lw=1.6, label=arm)
+            if beside := [
+                t["curves"][BESIDE[name]]
+                for t in report["training"]
+                if t["arm"] == arm and BESIDE.get(name) in t["curves"]
+            ]:
+                steps, rows = _smooth(beside)
+                axes.plot(steps, [sum(r) / len(r) for r in rows], ":", color=colour, lw=1.4)
         _dress(axes, label, "step of training", "")
         axes.set_ylim(bottom=0)
     for axes in panels[len(drawn) :]:
