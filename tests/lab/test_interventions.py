@@ -117,7 +117,10 @@ def test_weights_that_say_nothing(weights: dict[str, str]) -> None:
 
 
 def test_seals_tell_gate_budget_and_judge_apart() -> None:
-    base = sealed(LAB, {"judge": "x"})
-    assert sealed(config(gate={"alpha": 0.2}), {"judge": "x"})["gate"] != base["gate"]
-    assert sealed(config(budget={"rounds": 9}), {"judge": "x"})["budget"] != base["budget"]
-    assert sealed(LAB, {"judge": "y"})["judge"] != base["judge"]
+    def seals(judge: str = "x", **changes: Any) -> dict[str, str]:
+        return sealed(config(**changes).model_dump(mode="json"), {"judge": judge})
+
+    base = seals()
+    assert seals(gate={"alpha": 0.2})["gate"] != base["gate"]
+    assert seals(budget={"rounds": 9})["budget"] != base["budget"]
+    assert seals("y")["judge"] != base["judge"]

@@ -125,6 +125,7 @@ labs = st.fixed_dictionaries(
     {
         "branches": st.integers(1, 3),
         "control": st.booleans(),
+        "steps": st.sampled_from([1, 2, 6]),
         "frozen_harness": st.booleans(),
         "approve": st.sampled_from(["never", "design", "launch", "promote", "all"]),
         "prune": st.fixed_dictionaries({"rungs": st.integers(0, 2), "keep": st.sampled_from([0.3, 1.0])}),
@@ -147,6 +148,7 @@ def test_a_lab_ends_and_stands_where_its_events_say(changes: dict[str, Any], dat
     whole = fold(events)
     assert fold(events[cut:], fold(events[:cut])) == whole
     assert whole.rounds <= settings.budget.rounds
+    assert settings.steps > 1 or not any(isinstance(action, rounds.Prune) for action in actions)
     assert list(whole.branches) == [f"b{i}" for i in range(len(whole.branches))]
 
 

@@ -10,6 +10,8 @@ import typer
 from coevo.cli import lab_more, output
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from coevo.lab.driver import Outcome
     from coevo.lab.settings import LabConfig
     from coevo.runs import Budget
@@ -55,18 +57,21 @@ def run(lab: Lab, config: Config = None, sets: Sets = None, json: Json = False) 
     if not (lab / "run.db").exists():
         new_lab(settings(config, sets or []), lab, notify=notify)
     elif config is not None or sets:
-        from coevo.errors import UsageError
-
-        raise UsageError(
-            f"{lab} is a lab already, and keeps the settings it began with; run it without --config and --set"
-        )
+        require_its_own(lab, settings(config, sets or []))
     finish(run_lab(lab, notify=notify), json=json)
 
 
 @app.command()
-def resume(lab: Lab, json: Json = False) -> None:
-    """Go on with a lab where it stopped or was killed."""
-    go_on(lab, json=json)
+def resume(
+    lab: Lab,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A new bound of the whole lab, as in budget.rounds=9 or budget.usd=20."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Go on with a lab where it stopped or was killed; or, given more to spend, where it had ended."""
+    go_on(lab, budget=new_budget(sets or []), json=json)
 
 
 @app.command()
@@ -130,11 +135,58 @@ def settings(config: Path | None, sets: list[str]) -> LabConfig:
     return parse(LabConfig, with_sets(data, sets), where=str(config) if config is not None else "lab settings")
 
 
-def go_on(lab: Path, *, budget: Budget | None = None, json: bool = False) -> None:
-    """What `coevo resume` does with a lab."""
-    from coevo.lab.driver import run_lab
+def require_its_own(lab: Path, given: LabConfig) -> None:
+    """Raise `UsageError` where settings are given to a lab that began with others."""
+    from coevo.config import leaves
+    from coevo.errors import UsageError
+    from coevo.lab.driver import absolute_config, read_lab
 
-    finish(run_lab(lab, budget=budget, notify=_quiet if json else _say), json=json)
+    mine = dict(leaves(read_lab(lab)[0].model_dump(mode="json")))
+    theirs = dict(leaves(absolute_config(given).model_dump(mode="json")))
+    other = [name for name in theirs.keys() | mine.keys() if theirs.get(name) != mine.get(name)]
+    if other:
+        raise UsageError(
+            f"{lab} is a lab already, and keeps the settings it began with; these have other values there: {', '.join(sorted(other)[:6])}. Run it without "
+            f"--config and --set, give it more to spend by `coevo lab resume {lab} --set budget.rounds=N`, or name a new folder"
+        )
+
+
+def new_budget(sets: list[str]) -> dict[str, Any]:
+    """Bounds by name. Raises `UsageError` for any other setting: those are sealed."""
+    from coevo.config import with_sets
+    from coevo.errors import UsageError
+
+    data = with_sets({}, sets)
+    found = data.pop("budget", {})
+    if data or not isinstance(found, dict):
+        raise UsageError(
+            f"a lab keeps the settings it began with, {', '.join(data) or 'budget'} among them; what may change when it goes on is "
+            "budget.rounds, budget.steps, budget.tokens, budget.usd and budget.minutes. For other settings make a new lab"
+        )
+    return found
+
+
+def go_on(lab: Path, *, budget: Mapping[str, Any] | None = None, json: bool = False) -> None:
+    """What `coevo resume` does with a lab; `budget`: bounds that change."""
+    from coevo.lab.driver import run_lab
+    from coevo.lab.reading import give
+
+    if budget:
+        give(lab, budget)
+    finish(run_lab(lab, notify=_quiet if json else _say), json=json)
+
+
+def bounds_of(limits: Budget) -> dict[str, Any]:
+    """A run's budget as a lab's. Raises `UsageError` for what a lab does not count."""
+    from coevo.errors import UsageError
+    from coevo.lab.reading import PAID
+
+    given = limits.model_dump(exclude_none=True)
+    if other := sorted(given.keys() - set(PAID)):
+        raise UsageError(
+            f"a lab counts no {', '.join(other)}; give it {', '.join(PAID)}, or budget.rounds and budget.steps by `coevo lab resume LAB --set NAME=N`"
+        )
+    return given
 
 
 def status_of(lab: Path) -> dict[str, Any]:

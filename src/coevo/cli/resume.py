@@ -38,9 +38,9 @@ def resume(
         bench_on(run, json=json)
         return
     if kind == "lab":
-        from coevo.cli.lab import go_on
+        from coevo.cli.lab import bounds_of, go_on
 
-        go_on(run, budget=limits, json=json)
+        go_on(run, budget=bounds_of(limits) if limits else None, json=json)
         return
     with opened(run, budget=limits, pool=f"local:{workers}" if workers else None) as session:
         if not json:

@@ -290,7 +290,7 @@ def compare_arms(config: ArmsConfig, out: str | Path, *, notify: Notify = lambda
     plain = config.model_dump(mode="json")
     if (out / "run.db").exists():
         run = Run.open(out, write=True)
-        if run.kind != KIND or run.config != plain:
+        if run.kind != KIND or parse(ArmsConfig, run.config, where=f"config of {out}") != config:
             run.close()
             raise UsageError(
                 f"{out} holds another comparison; name a new folder, or the settings that it was begun with"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from coevo.config import parse
 from coevo.errors import BudgetSpent, ConfigError, GateBlocked, StoreError, UsageError
 from coevo.evolution.interrupts import Interrupts
 from coevo.gate.testing import RESAMPLES
@@ -22,18 +21,16 @@ from coevo.lab.branches import Branches
 from coevo.lab.desk import Desk, Fact, Gate
 from coevo.lab.harness import Harness, require_git
 from coevo.lab.interventions import lean, resolved, sealed
-from coevo.lab.ledger import KINDS, VERSION, Ledger, fold
+from coevo.lab.ledger import VERSION, Ledger
 from coevo.lab.measuring import Measurer, open_measurer
+from coevo.lab.reading import KIND, budget_of, config_of, ledger_of, read_lab
 from coevo.lab.rounds import Action, next_action
 from coevo.lab.settings import LabConfig
 from coevo.lab.types import Agent, BranchState
-from coevo.runs import Budget, Run
+from coevo.runs import Run
 from coevo.runs.types import State
 from coevo.streams import stream_seed
 from coevo.training.session import with_absolute_paths
-
-KIND = "lab"
-"""Kind of a lab's run."""
 
 _SEALS = {
     "judge": "judge (files of the tasks in tasks.gate, tasks.holdout or tasks.report; of trainer toy its world)",
@@ -90,7 +87,7 @@ def new_lab(config: LabConfig, path: str | Path, *, notify: Notify = lambda line
         require_sizes(config, measurer)
     with Run.create(path, kind=KIND, config=config.model_dump(mode="json"), budget=budget_of(config)) as run:
         commit = Harness(path).begin(recipe)
-        run.append("lab", {"version": VERSION, "commit": commit, "sealed": sealed(config, judge)})
+        run.append("lab", {"version": VERSION, "commit": commit, "sealed": sealed(run.config, judge)})
 
 
 def absolute_config(config: LabConfig) -> LabConfig:
@@ -120,36 +117,12 @@ def require_sizes(config: LabConfig, measurer: Measurer) -> None:
         )
 
 
-def budget_of(config: LabConfig) -> Budget:
-    """What the run's own ledger bounds; rounds and steps are bounded by the lab's."""
-    budget = config.budget
-    return Budget(tokens=budget.tokens, usd=budget.usd, minutes=budget.minutes)
-
-
-def config_of(run: Run) -> LabConfig:
-    """The settings of a lab's run."""
-    if run.kind != KIND:
-        raise StoreError(f"{run.path} is a run of kind {run.kind!r}, not a lab; make one with `coevo lab new DIR`")
-    return parse(LabConfig, run.config, where=f"config of lab {run.path}")
-
-
-def ledger_of(run: Run) -> Ledger:
-    return fold(run.events(kinds=KINDS))
-
-
-def read_lab(path: str | Path) -> tuple[LabConfig, Ledger]:
-    """Settings and ledger of a lab, without writing to it."""
-    with Run.open(path, write=False) as run:
-        return config_of(run), ledger_of(run)
-
-
 def run_lab(
     path: str | Path,
     *,
     agent: Agent | None = None,
     gate: Gate | None = None,
     actions: int | None = None,
-    budget: Budget | None = None,
     notify: Notify = lambda line: None,
 ) -> Outcome:
     """Go on with a lab until it is finished, waits for a person, is interrupted, or has carried out `actions` actions.
@@ -158,6 +131,7 @@ def run_lab(
     an agent or an engine cannot be reached: nothing of the action in flight is stored, and the lab goes on from there.
     """
     path = Path(path)
+    budget = budget_of(read_lab(path)[0])
     with Run.open(path, write=True, budget=budget) as run, ExitStack() as stack:
         desk = stack.enter_context(_sitting(run, stack, agent, gate, notify))
         _require_begun(desk)
@@ -207,7 +181,7 @@ def approve(path: str | Path, *, yes: bool = True) -> str:
     """Answer what a lab waits for; the stage. Raises `UsageError` where it waits for nothing."""
     with Run.open(path, write=True) as run:
         ledger = ledger_of(run)
-        config_of(run)
+        config_of(run, ledger)
         stage = ledger.waiting_for()
         if not stage or ledger.round is None:
             raise UsageError(f"lab {path} waits for no approval; `coevo lab status {path}` says what it does next")
@@ -261,7 +235,8 @@ def perform(desk: Desk, action: Action) -> None:
 
 @contextmanager
 def _sitting(run: Run, stack: ExitStack, agent: Agent | None, gate: Gate | None, notify: Notify) -> Iterator[Desk]:
-    config = config_of(run)
+    ledger = ledger_of(run)
+    config = config_of(run, ledger)
     harness = Harness(run.path)
     harness.unlock()
     measurer = stack.enter_context(open_measurer(config, notify=notify))
@@ -278,7 +253,7 @@ def _sitting(run: Run, stack: ExitStack, agent: Agent | None, gate: Gate | None,
         path=run.path,
         run=run,
         config=config,
-        ledger=ledger_of(run),
+        ledger=ledger,
         harness=harness,
         branches=Branches(run.path, config, harness, notify=lambda line: None),
         measurer=measurer,
@@ -294,7 +269,7 @@ def _require_begun(desk: Desk) -> None:
     if not desk.ledger.harness:
         recipe = lean(resolved(desk.config.recipe.model_dump(mode="json"), desk.config))
         commit = desk.harness.begin(recipe)
-        found = {"version": VERSION, "commit": commit, "sealed": sealed(desk.config, desk.measurer.judge())}
+        found = {"version": VERSION, "commit": commit, "sealed": sealed(desk.run.config, desk.measurer.judge())}
         desk.commit(Fact("lab", found))
     elif not desk.ledger.reported:
         _require_same_judge(desk)
@@ -321,7 +296,7 @@ def _require_branches(desk: Desk) -> None:
 
 def _require_same_judge(desk: Desk) -> None:
     """Raise `GateBlocked` where what the lab sealed when it was made is not what is there now."""
-    sealed_then, now = desk.ledger.sealed, sealed(desk.config, desk.measurer.judge())
+    sealed_then, now = desk.ledger.sealed, sealed(desk.run.config, desk.measurer.judge())
     changed = sorted(name for name in sealed_then.keys() | now.keys() if sealed_then.get(name) != now.get(name))
     if changed:
         raise GateBlocked(

@@ -175,10 +175,10 @@ def lean(recipe: Recipe) -> dict[str, Any]:
     return data
 
 
-def sealed(config: LabConfig, judge: Mapping[str, str]) -> dict[str, str]:
-    """Hashes of what no branch may change. `judge`: what the measurer says of its judge and splits."""
-    gate, budget = config.gate.model_dump(mode="json"), config.budget.model_dump(mode="json")
-    values = {"gate": gate, "budget": budget, "splits": config.tasks.model_dump(mode="json")}
+def sealed(settings: Mapping[str, Any], judge: Mapping[str, str]) -> dict[str, str]:
+    """Hashes of what no branch may change. `settings`: the lab's, as its run stores them, so that a setting which a later version adds changes no
+    hash. `judge`: what the measurer says of its judge and splits."""
+    values = {"gate": settings["gate"], "budget": settings["budget"], "splits": settings["tasks"]}
     return {**{name: _sha(dumps(value, canonical=True)) for name, value in values.items()}, **judge}
 
 

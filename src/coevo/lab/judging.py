@@ -127,7 +127,7 @@ def _subject(desk: Desk, name: str, against: str | None) -> Subject:
         name=name,
         recipe=_trained_by(desk, name),
         files=_changeable(desk.harness.files(branch.commit)),
-        sealed=sealed(desk.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
+        sealed=sealed(desk.run.config, desk.measurer.judge()) if against is not None else desk.ledger.sealed,
         base_weights=desk.branches.began_with(name),
         training=desk.frame(name),
         recorded={

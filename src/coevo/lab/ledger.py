@@ -19,6 +19,7 @@ ended       a round is over: who was promoted, which predictions came true
 skills      what a round said of skills
 escalated   after three failed rounds
 exhausted   a budget ended the rounds
+given       a person gave the lab another budget; one that had ended goes on
 reported    the last measurement, on the report split
 """
 
@@ -113,6 +114,10 @@ class Ledger:
     exhausted: str = ""
     """Which budget ended the rounds."""
     reported: bool = False
+    reports: int = 0
+    """Measurements on the report split: one, and another for every time that a lab which had reported was given more."""
+    budget: Mapping[str, Any] | None = None
+    """That it was last given; None: the one of its settings."""
 
     @property
     def current(self) -> Branch:
@@ -313,7 +318,11 @@ def _exhausted(ledger: Ledger, data: Data) -> Ledger:
 
 
 def _reported(ledger: Ledger, data: Data) -> Ledger:
-    return replace(ledger, reported=True)
+    return replace(ledger, reported=True, reports=ledger.reports + 1)
+
+
+def _given(ledger: Ledger, data: Data) -> Ledger:
+    return replace(ledger, budget=data["budget"], exhausted="", reported=False)
 
 
 _AFTER: Mapping[str, Callable[[Ledger, Data], Ledger]] = {
@@ -339,6 +348,7 @@ _AFTER: Mapping[str, Callable[[Ledger, Data], Ledger]] = {
     "escalated": _escalated,
     "exhausted": _exhausted,
     "reported": _reported,
+    "given": _given,
 }
 
 KINDS = tuple(_AFTER)

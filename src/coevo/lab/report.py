@@ -38,7 +38,9 @@ def write_report(run: Run, config: LabConfig) -> Path:
 def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
     """Plain data."""
     ledger = fold(run.events(kinds=KINDS))
-    last = next((dict(e.payload) for e in run.events(kinds=("reported",))), {})
+    last: dict[str, Any] = {}
+    for event in run.events(kinds=("reported",)):
+        last = dict(event.payload)
     calibration = ledger.calibration
     return {
         "schema": 1,
@@ -49,7 +51,7 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
         "frozen_harness": config.frozen_harness,
         "calibration": None if calibration is None else calibration.to_dict(),
         "rounds": [row for number in range(1, ledger.rounds + 1) for row in rows_of(ledger, number)],
-        "final": _final(last, config),
+        "final": {**_final(last, config), "reports": ledger.reports},
         "predictions": calibration_of(ledger.predictions),
         "diagnostics": [
             {"id": a["proposal"]["id"], "admitted": a["admitted"], "reason": a["reason"]} for a in ledger.admissions
@@ -159,10 +161,15 @@ def _headline(final: dict[str, Any]) -> list[str]:
     if "difference" not in final:
         said = final.get("why") or "it could not be measured"
         return [f"Final branch: {final.get('final')}. The final branch and the start were not compared: {said}."]
+    again = ""
+    if final["reports"] > 1:
+        again = (
+            f" It is measurement {final['reports']} of this split: the lab had reported, and was given more to spend."
+        )
     return [
         (
-            f"Final branch {final['final']} against the start {final['start']}, on {final['tasks']} report tasks that nothing else has touched: "
-            f"truth {final['truth_start']:.4f} -> {final['truth_final']:.4f}, {_moved(final)} (95 % bootstrap interval over tasks; fresh samples of both)."
+            f"Final branch {final['final']} against the start {final['start']}, on {final['tasks']} report tasks that no choice rests on: "
+            f"truth {final['truth_start']:.4f} -> {final['truth_final']:.4f}, {_moved(final)} (95 % bootstrap interval over tasks; fresh samples of both).{again}"
         ),
         "The final policy was trained for more steps than the start; what more steps alone do stands in the rows `continue` below.",
     ]

@@ -309,7 +309,7 @@ def _train(ledger: Ledger, now: Round, config: LabConfig) -> Action | None:
         behind = [n for n in now.branches if _training(ledger, n) and not _is_at(ledger, n, stop)]
         if behind:
             return Train(tuple(behind), stop)
-        if rung <= rungs and now.rungs < rung:
+        if rung <= rungs and now.rungs < rung and 0 < stop < stops[rung]:  # With few steps a rung may come to nothing.
             live = tuple(b.name for b in ledger.children() if b.state is BranchState.TRAINING)
             return Prune(rung, live, max(1, math.ceil(config.prune.keep * len(live))))
     return None
