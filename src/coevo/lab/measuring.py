@@ -57,6 +57,8 @@ class Measurer(Protocol):
         ...
 
 
+NAMED = 8
+"""Tasks that a message names."""
 PARENT = "parent_truth"
 """Column of the rows, beside schema 1: fitness on hidden tests of the program that the policy was given; None where it was given none."""
 
@@ -204,21 +206,29 @@ def answers_of(tasks: Iterable[Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def require_no_answers(training: Sequence[Any], held: Sequence[Any]) -> None:
-    """Raise `GateBlocked` where a training task shows the answer of one that selects: in its statement, or as its start program. The gate looks at
-    what was put before the policy later, but takes what a policy wrote in its own searches for its own."""
+def shown_answers(training: Sequence[Any], held: Sequence[Any]) -> dict[str, str]:
+    """Training tasks (names) that show the answer of a held one (its name): in their statement, or as their start program."""
     from coevo.gate.fingerprints import Finder
 
     finder = Finder(answers_of(held))
+    found = {}
     for task in training:
-        hit = finder.of_program(task.start.id).union(
-            *(finder.in_text(text) for text in (task.config.statement, *(text for _, text in task.start.files)))
+        texts = (task.config.statement, *(text for _, text in task.start.files))
+        if hit := finder.of_program(task.start.id).union(*(finder.in_text(text) for text in texts)):
+            found[task.name] = min(hit)
+    return found
+
+
+def require_no_answers(training: Sequence[Any], held: Sequence[Any]) -> None:
+    """Raise `GateBlocked` where training tasks show the answer of one that selects. The gate looks at what was put before the policy later, but
+    takes what a policy wrote in its own searches for its own."""
+    if found := shown_answers(training, held):
+        named = ", ".join(f"{task} (of {other})" for task, other in list(found.items())[:NAMED])
+        more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise GateBlocked(
+            f"{len(found)} of {len(training)} tasks of tasks.train show the answer of a task by which branches are selected, in their statement or as "
+            f"their start program: {named}{more}. Take them, or those, out"
         )
-        if hit:
-            raise GateBlocked(
-                f"task {task.name!r} of tasks.train shows the answer of {min(hit)!r}, by which branches are selected: in its statement or as its "
-                "start program. Take one of the two out"
-            )
 
 
 @dataclass(frozen=True)
