@@ -30,7 +30,7 @@ def test_a_person_and_a_program_are_told_the_same(tmp_path: Path) -> None:
     assert page.returncode == 0 and not page.stderr
     order = [
         page.stdout.index(word)
-        for word in ("CRITICAL", "Together:", "What it cannot know:", "\nfine:", "\nrollouts: 128")
+        for word in ("CRITICAL", "Together:", "What it cannot know (", "\nfine:", "\nrollouts: 128")
     ]
     assert order == sorted(order) and "\x1b" not in page.stdout
     told = json.loads(coevo("diagnose", path, "--json").stdout)

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo.diagnostics import library
+from coevo.diagnostics.answer import answer
 from coevo.diagnostics.diagnose import diagnose
+from coevo.diagnostics.gaps import folded, gaps
 from coevo.diagnostics.page import bars, lines_of, safe
 from coevo.diagnostics.registry import load, shipped
 from coevo.diagnostics.rules import RULES
@@ -79,6 +81,34 @@ def test_a_missing_column_is_named_with_how_to_record_it() -> None:
     found = diagnose(frame_of([{k: v for k, v in row.items() if k != "reward"} for row in ROWS]))
     assert "'reward'" in found.unknown["dead-groups"] and "before any filter" in found.unknown["dead-groups"]
     assert "--baseline" in diagnose(frame_of(ROWS)).unknown["start-parity"]
+
+
+def test_without_truth_the_headline_says_what_it_cannot_tell_and_how_one_adds_it() -> None:
+    rows = [{**row, "reward": 0.1 * row["step"] + 0.01 * row["sample"]} for row in ROWS]
+    frame = replace(frame_of(rows), truth='row["truth"] = hidden(row)')
+    blind = list(lines_of(Diagnosed("", frame, diagnose(frame))))
+    said = next(i for i, line in enumerate(blind) if "The reward rises" in line.text)
+    assert "Whether the reward is right cannot be told" in blind[said].text and frame.truth in blind[said + 1].text
+    told = frame_of([{**row, "truth": row["reward"]} for row in rows])
+    assert not any("cannot be told" in line.text for line in lines_of(Diagnosed("", told, diagnose(told))))
+    few = frame_of([{**row, "truth": row["reward"] if i % 16 == 0 else None} for i, row in enumerate(rows)])
+    assert "too few rollouts to say whether that is real" in answer(diagnose(few))
+
+
+def test_what_cannot_be_known_is_folded_by_what_is_missing() -> None:
+    frame = frame_of(ROWS)
+    found = diagnose(frame, diagnostics={**shipped(), **with_measure(lambda f, b: 1 / 0)})
+    lines = folded(found.unknown)
+    assert (
+        len(lines) < len(found.unknown) / 2 and len([line for line in lines if line.startswith("column truth:")]) == 1
+    )
+    assert all(any(id in line for line in lines) for id in found.unknown), "nobody is left out"
+    assert any("ZeroDivisionError" in line for line in lines)
+    listed = gaps(found.unknown)
+    assert {id for gap in listed for id in gap.ids} == set(found.unknown)
+    assert len({gap.what for gap in listed}) == len(listed)
+    page = [line.text for line in lines_of(Diagnosed("", frame, found), all=True)]
+    assert any("no column 'contract_ok': say whether" in line for line in page)
 
 
 def test_a_rule_that_raises_or_cites_what_is_not_there_costs_only_itself() -> None:

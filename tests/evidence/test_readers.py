@@ -206,3 +206,18 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
     assert open_evidence(path, format="verl").numbers("reward").tolist() == [1.0]
     with pytest.raises(UsageError, match="Known: coevo"):
         open_evidence(path, format="verk")
+
+
+def test_what_trl_logs_beside_under_our_names_is_no_part_of_the_reward(tmp_path: Path) -> None:
+    """`log_extra("truth", ...)` in a reward function is how TRL's log comes by a truth."""
+    import pandas as pd
+
+    steps = [1, 1, 2, 2]
+    table = {"step": steps, "prompt": ["p"] * 4, "completion": list("abcd"), "letter": [1.0, 0.0, 1.0, 0.0]}
+    table |= {"truth": [0.25, 0.5, 0.75, 1.0], "advantage": [1.0, -1.0, 1.0, -1.0]}
+    pd.DataFrame(table).to_parquet(tmp_path / "completions.parquet")
+    frame = open_evidence(tmp_path / "completions.parquet")
+    assert frame.parts == ("letter",) and frame.numbers("truth").tolist() == table["truth"]
+    row = frame.excerpt([1])[0]
+    assert row["truth"] == 0.5 and row["parts"] == {"letter": 0.0} and row["reward"] == 0.0
+    assert "log_extra" in frame.truth and "log_extra" in frame.where(frame.numbers("step") == 1).truth

@@ -35,6 +35,10 @@ def diagnose(
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--only", help="Ask this diagnostic only. Repeatable.")] = None,
     rows: Annotated[int, typer.Option("--rows", min=0, max=5, help="Rollouts shown behind each finding.")] = 1,
+    all: Annotated[
+        bool,
+        typer.Option("--all", help="Of what cannot be known, say each reason, not only which columns are missing."),
+    ] = False,
     format: Annotated[str, typer.Option("--format", help="Whose layout it is; auto tells it by the columns.")] = "auto",
     fail_on: Annotated[
         str | None, typer.Option("--fail-on", help="End with 4 if something is: critical, or warn.")
@@ -60,7 +64,7 @@ def diagnose(
     if json:
         _print_json(found)
     else:
-        _print_pages(found, rows)
+        _print_pages(found, rows, all)
     if fail_on is not None:
         _fail(found, fail_on)
 
@@ -72,12 +76,12 @@ def _print_json(found: list[Diagnosed]) -> None:
     output.print_json(next(iter(reports.values())) if len(found) == 1 else {"schema": 1, "branches": reports})
 
 
-def _print_pages(found: list[Diagnosed], rows: int) -> None:
+def _print_pages(found: list[Diagnosed], rows: int, all: bool) -> None:
     from coevo.diagnostics.page import lines_of
 
     write = _writer()
     for i, one in enumerate(found):
-        for line in lines_of(one, rows=rows, first=i == 0):
+        for line in lines_of(one, rows=rows, first=i == 0, all=all):
             write(line)
     levels = [f.level.value for one in found for f in one.diagnosis.findings]
     output.print_facts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coevo.diagnostics.gaps import lacks
 from coevo.diagnostics.types import Diagnosis, Finding, Level
 
 _BAD = (Level.WARN, Level.CRITICAL)
@@ -9,9 +10,19 @@ _BAD = (Level.WARN, Level.CRITICAL)
 
 def answer(diagnosis: Diagnosis) -> str:
     """One or two sentences."""
+    blind = (
+        " Whether the reward is right cannot be told: no truth was recorded."
+        if lacks(diagnosis.unknown, "truth")
+        else ""
+    )
+    return f"{_seen(diagnosis)}{blind}"
+
+
+def _seen(diagnosis: Diagnosis) -> str:
     learning = diagnosis.finding("learning")
     if learning is None:
         return _worst(diagnosis)
+    known = not lacks(diagnosis.unknown, "truth")
     truly = learning.reading.note.startswith(("truth", "true gain"))
     unreal = (
         _bad(diagnosis, "reward-truth-gap")
@@ -22,13 +33,14 @@ def answer(diagnosis: Diagnosis) -> str:
         return f"The gain is not real: {_LIES[unreal.diagnostic]} ({unreal.reading.note})."
     passes = _bad(diagnosis, "false-passes")
     if passes is not None and passes.level is Level.CRITICAL:
-        return f"What passes is mostly wrong: {passes.reading.note}. {_learning(learning, truly)}"
+        return f"What passes is mostly wrong: {passes.reading.note}. {_learning(learning, truly, known)}"
     collapse = diagnosis.finding("reward-collapse")
     if collapse is not None and collapse.level is Level.CRITICAL:
         return f"It was better than it is: {collapse.reading.note}."
-    return f"{_learning(learning, truly)}{_empty(diagnosis)}"
+    return f"{_learning(learning, truly, known)}{_empty(diagnosis)}"
 
 
+FEW = " Truth is known for too few rollouts to say whether that is real."
 _LIES = {
     "reward-truth-gap": "the reward rises and the truth does not follow",
     "reward-truth-agreement": "within a group, what is paid is not what is right",
@@ -36,12 +48,12 @@ _LIES = {
 }
 
 
-def _learning(found: Finding, truly: bool) -> str:
+def _learning(found: Finding, truly: bool, known: bool) -> str:
     note = found.reading.note
     if found.level is Level.OK:
         if truly:
             return f"It is learning, and truly: {note}."
-        return f"The reward rises: {note}. Whether that is real cannot be told, since no truth was recorded."
+        return f"The reward rises: {note}.{FEW if known else ''}"
     if found.level is Level.WARN:
         return f"It is not learning, as far as can be seen: {note}."
     if found.level is Level.CRITICAL:

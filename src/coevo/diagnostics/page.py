@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coevo.diagnostics.answer import answer
+from coevo.diagnostics.gaps import folded, lacks
 from coevo.diagnostics.recording import BETWEEN, LACKING
 from coevo.diagnostics.registry import shipped
 from coevo.diagnostics.sources import Diagnosed
@@ -29,8 +30,9 @@ class Line(NamedTuple):
     """Of rich."""
 
 
-def lines_of(one: Diagnosed, *, rows: int = 1, first: bool = True) -> Iterator[Line]:
-    """The page: the answer; what is wrong, with the rollouts behind it; what that means together; what cannot be known; what is fine."""
+def lines_of(one: Diagnosed, *, rows: int = 1, first: bool = True, all: bool = False) -> Iterator[Line]:
+    """The page: the answer; what is wrong, with the rollouts behind it; what that means together; what cannot be known
+    (folded by what is missing; with `all`, each reason); what is fine."""
     diagnosis, frame = one.diagnosis, one.frame
     if not first:
         yield Line("")
@@ -39,10 +41,12 @@ def lines_of(one: Diagnosed, *, rows: int = 1, first: bool = True) -> Iterator[L
         yield Line(safe(note), style="dim")
     yield Line("")
     yield Line(safe(answer(diagnosis)), style="bold")
+    if lacks(diagnosis.unknown, "truth") and frame.truth:
+        yield Line(f"to record truth, {frame.truth}", "  ", "dim")
     for finding in (*diagnosis.at(Level.CRITICAL), *diagnosis.at(Level.WARN)):
         yield from _finding(finding, frame, rows)
     yield from _rules(diagnosis.fired)
-    yield from _unknown(diagnosis)
+    yield from _unknown(diagnosis, all)
     fine = [f.diagnostic for f in diagnosis.at(Level.OK)]
     if fine:
         yield Line("")
@@ -138,9 +142,15 @@ def _rules(fired: tuple[Fired, ...]) -> Iterator[Line]:
         yield Line(f"from {', '.join(rule.cites)}{families}", "    ", "dim")
 
 
-def _unknown(diagnosis: Diagnosis) -> Iterator[Line]:
+def _unknown(diagnosis: Diagnosis, all: bool) -> Iterator[Line]:
     """What is missing, and whom it would let speak: the column that would tell most first."""
     if not diagnosis.unknown:
+        return
+    if not all:
+        yield Line("")
+        yield Line("What it cannot know (what is missing -> who would speak; --all says each reason):", style="bold")
+        for line in folded(diagnosis.unknown):
+            yield Line(safe(line), "  ", "dim")
         return
     lacking: dict[str, list[str]] = {}
     for id, reason in diagnosis.unknown.items():

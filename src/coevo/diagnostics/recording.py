@@ -44,7 +44,8 @@ def missing(frame: Frame, needs: tuple[str, ...]) -> str:
         names = need.split("|")
         if not any(_has(frame, name) for name in names):
             column = " or ".join(f"'{name}'" for name in names)
-            lines.append(f"{LACKING} {column}{_how(names[0])}")
+            said = how(names[0])
+            lines.append(f"{LACKING} {column}{': ' + said if said else ''}")
     return BETWEEN.join(lines)
 
 
@@ -52,7 +53,8 @@ def _has(frame: Frame, name: str) -> bool:
     return bool(frame.parts) if name == "parts" else frame.has(name)
 
 
-def _how(name: str) -> str:
+def how(name: str) -> str:
+    """How one records a column; empty where nothing is known of it."""
     if name.startswith("text."):
-        return ": it is computed from prompts and responses that hold such a thing"
-    return f": {HOW[name]}" if name in HOW else ""
+        return "it is computed from prompts and responses that hold such a thing"
+    return HOW.get(name, "")

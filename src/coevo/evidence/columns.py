@@ -86,13 +86,7 @@ class Builder:
                 texts[ours] = (
                     [plain_text(value) for value in values] if not isinstance(values, Words) else _listed_words(values)
                 )
-            elif (
-                ours == name
-                and name not in _NUMBERS
-                and name not in _WORDS
-                and self.layout.is_part(name)
-                and _numeric(values)
-            ):
+            elif self.layout.names_part(name) and _numeric(values):
                 given[f"parts.{name}"] = values
             elif ours not in given or ours == name:
                 given[ours] = values

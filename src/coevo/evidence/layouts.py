@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from coevo.evidence.types import NUMBERS, WORDS
+
 Record = dict[str, Any]
 Numbers = dict[str, np.ndarray]
+_SCHEMA = frozenset((*NUMBERS, *WORDS))
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,15 @@ class Layout:
     """Whether `derive` makes the reward the sum of its parts: then a row does so, too."""
     note: str = ""
     """What one should know of evidence of this kind."""
+    truth: str = ""
+    """The line of code that adds the column `truth` to what this trainer writes."""
 
     def our_name(self, name: str) -> str:
         return self.names.get(name, name)
+
+    def names_part(self, name: str) -> bool:
+        """Whether a column of numbers, in foreign words, is a part of the reward: a name of schema 1 is what it says."""
+        return self.our_name(name) == name and name not in _SCHEMA and self.is_part(name)
 
     def row(self, record: Record) -> Record:
         """A record in our words, texts as text."""
@@ -47,7 +56,7 @@ class Layout:
             ours = self.our_name(name)
             if ours in ("prompt", "response"):
                 out[ours] = plain_text(value)
-            elif ours == name and self.is_part(name) and (value is None or isinstance(value, int | float)):
+            elif self.names_part(name) and (value is None or isinstance(value, int | float)):
                 parts[name] = value
             else:
                 out[ours] = value

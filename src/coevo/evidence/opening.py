@@ -164,6 +164,7 @@ def _frame(path: Path, spans: Sequence[Span], pieces: list[Piece], layout: Layou
         words_by_name=words,
         source=str(path) if layout.name == "coevo" else f"{path} ({layout.title})",
         notes=tuple(notes),
+        truth=layout.truth,
         fetch=fetch,
     )
 

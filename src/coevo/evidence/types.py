@@ -80,6 +80,8 @@ class Frame:
     """Where it came from, for a person."""
     notes: tuple[str, ...] = ()
     """What reading found: lines that were no rows, columns of the wrong type."""
+    truth: str = ""
+    """How whoever wrote it would add the column `truth`, as a line of code."""
     numbering: np.ndarray | None = None
     """Row number in the source of each row; None: as they stand."""
     fetch: Fetch | None = field(default=None, compare=False)
@@ -157,6 +159,7 @@ class Frame:
             words_by_name={name: Words(w.codes[mask], w.values) for name, w in self.words_by_name.items()},
             source=self.source,
             notes=self.notes,
+            truth=self.truth,
             numbering=numbering[mask],
             fetch=self.fetch,
         )

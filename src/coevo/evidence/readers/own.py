@@ -19,4 +19,5 @@ LAYOUT = Layout(
     name="coevo",
     title="evidence rows, schema 1 (coevo)",
     recognises=recognises,
+    truth='where rows are written: row["truth"] = hidden(row["response"])',
 )

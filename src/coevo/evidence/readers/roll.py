@@ -88,4 +88,5 @@ LAYOUT = Layout(
     recognises=recognises,
     names=NAMES,
     unfold=unfold,
+    truth='beside "scores" in each line of the dump: columns["truth"] = [hidden(r) for r in columns["responses"]]',
 )

@@ -65,5 +65,6 @@ LAYOUT = Layout(
     is_part=is_part,
     derive=derive,
     summed=True,
+    truth='in a reward function, which TRL gives log_extra: log_extra("truth", [hidden(c) for c in completions])',
     note="TRL logs the last generation batch of each logging interval only; logging_steps=1 logs all",
 )

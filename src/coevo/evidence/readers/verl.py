@@ -47,4 +47,5 @@ LAYOUT = Layout(
     recognises=recognises,
     names={**NAMES, "num_turns": "turns", "__num_turns__": "turns"},
     is_part=is_part,
+    truth='in the reward function: return {"score": score, "truth": hidden(solution_str)}',
 )
