@@ -285,6 +285,11 @@ def flipped_paths(paths: np.ndarray, *, seed: int, resamples: int = 9_999) -> Fl
     return FlippedPaths(means, signs)
 
 
+def smallest_flip_share(pairs: int, resamples: int = 9_999) -> float:
+    """The smallest share of patterns that `flipped_paths` can tell apart: no p is smaller."""
+    return 2.0**-pairs if pairs <= _EXACT_PATHS_UP_TO else 1 / (resamples + 1)
+
+
 def first_crossing(means: np.ndarray, allowed: Sequence[float]) -> int:
     """At which look (from 1) row 0 of `means` (patterns, looks) crosses; 0 if it does not.
 

@@ -24,7 +24,7 @@ class GateConfig(Config):
     """Per task, arm and look."""
     min_tasks: int = Field(default=12, ge=2)
     """With fewer measured tasks nothing is promoted."""
-    min_gain: float = Field(default=0.0, ge=0)
+    min_gain: float = Field(default=0.0, ge=0, lt=1)
     """A gain that is certain and smaller than this is rejected as not worth having."""
     futility: float = Field(default=0.05, ge=0, lt=0.5)
     """Stop early when the chance of a promotion at the last look, given the data so far, is under this. 0 never does."""

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from coevo.errors import BudgetSpent, ConfigError, GateBlocked, StoreError, UsageError
+from coevo.errors import BudgetSpent, GateBlocked, StoreError, UsageError
 from coevo.evolution.interrupts import Interrupts
-from coevo.gate.testing import RESAMPLES
 from coevo.gate.types import Calibration
 from coevo.lab import closing, designing, judging, launching, rounds
 from coevo.lab.branches import Branches
+from coevo.lab.checking import absolute_agent, require_sense
 from coevo.lab.desk import Desk, Fact, Gate
 from coevo.lab.harness import Harness, require_git
 from coevo.lab.interventions import lean, resolved, sealed
 from coevo.lab.ledger import VERSION, Ledger
-from coevo.lab.measuring import Measurer, open_measurer
+from coevo.lab.measuring import open_measurer
 from coevo.lab.reading import KIND, budget_of, config_of, ledger_of, read_lab
 from coevo.lab.rounds import Action, next_action
 from coevo.lab.settings import LabConfig
@@ -84,7 +84,7 @@ def new_lab(config: LabConfig, path: str | Path, *, notify: Notify = lambda line
     recipe = lean(resolved(config.recipe.model_dump(mode="json"), config))
     with open_measurer(config, notify=notify) as measurer:
         judge = measurer.judge()
-        require_sizes(config, measurer)
+        require_sense(config, measurer, notify=notify)
     with Run.create(path, kind=KIND, config=config.model_dump(mode="json"), budget=budget_of(config)) as run:
         commit = Harness(path).begin(recipe)
         run.append("lab", {"version": VERSION, "commit": commit, "sealed": sealed(run.config, judge)})
@@ -97,24 +97,9 @@ def absolute_config(config: LabConfig) -> LabConfig:
     tasks = config.tasks.model_copy(
         update={name: tuple(map(absolute, getattr(config.tasks, name))) for name in type(config.tasks).model_fields}
     )
-    skills = tuple(map(absolute, config.skills))
-    return config.model_copy(update={"tasks": tasks, "skills": skills, "recipe": with_absolute_paths(config.recipe)})
-
-
-def require_sizes(config: LabConfig, measurer: Measurer) -> None:
-    """Raise `ConfigError` where the gate could never promote anything."""
-    for split in ("gate", "holdout") if config.gate.holdout else ("gate",):
-        count = len(measurer.tasks(split))
-        if count < config.gate.min_tasks:
-            raise ConfigError(
-                f"tasks.{split} holds {count} tasks, and with fewer than gate.min_tasks = {config.gate.min_tasks} nothing is ever promoted; "
-                f"name more tasks, or lower gate.min_tasks"
-            )
-    if config.gate.alpha < 1 / (RESAMPLES + 1):
-        raise ConfigError(
-            f"gate.alpha = {config.gate.alpha:g} is under the smallest p of the gate's test, 1 in {RESAMPLES + 1:,}: nothing is ever promoted; "
-            f"give {1 / (RESAMPLES + 1):g} times branches = {config.branches}, or more"
-        )
+    skills = tuple(absolute(name) if name else name for name in config.skills)
+    recipe, agent = with_absolute_paths(config.recipe), absolute_agent(config.agent)
+    return config.model_copy(update={"tasks": tasks, "skills": skills, "recipe": recipe, "agent": agent})
 
 
 def run_lab(

@@ -41,6 +41,9 @@ skills/          skills written from interventions that were promoted
 Every commit is one change. The judge, the gate, the splits and the budget are not here: they are sealed in the lab's run.
 """
 
+LEAST_FREE = 1 << 16
+"""Bytes on a disk under which a failure of git is put down to its being full."""
+
 MAX_FILE = 200_000
 """Characters of one harness file."""
 
@@ -226,12 +229,22 @@ def _missing() -> UsageError:
 def _advice(harness: Path, said: str) -> str:
     """What to do where git could not do its part."""
     low = said.lower()
-    if any(word in low for word in ("no space", "disk quota", "read-only", "permission denied", "timed out")):
+    refused = any(word in low for word in ("no space", "disk quota", "read-only", "permission denied", "timed out"))
+    if refused or _full(harness):  # Git does not always say why it could not write.
         return ". What the lab stored before is kept; see that its folder can be written and has space, then resume it"
     return (
         f". The lab's events and branches are kept; `git -C {harness} fsck` names what is damaged. Put {harness} back from a copy of the lab, "
         "then resume it"
     )
+
+
+def _full(folder: Path) -> bool:
+    """Whether the disk that holds it has hardly a block or an inode left."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < LEAST_FREE or (found.f_files > 0 and found.f_favail == 0)
 
 
 def recipe_text(recipe: Mapping[str, Any]) -> str:

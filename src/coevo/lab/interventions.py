@@ -7,11 +7,12 @@ exactly one thing (or be a bundle with a plan for taking it apart again), someth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, NamedTuple
 
-from coevo.config import parse
+from coevo.config import leaves, parse
 from coevo.errors import ConfigError, UsageError
 from coevo.lab.harness import RECIPE, recipe_text, safe_path
 from coevo.lab.settings import LabConfig
@@ -89,6 +90,7 @@ BASE = "base"
 OWN_REWARDS = "rewards/"
 """Folder of the harness with reward functions."""
 
+_WHOLE_LEAVES = ("parts", "mix")
 _WHOLE = ("reward.parts", "states.mix")
 """Mappings that count as one thing: swapping one part for another is one idea."""
 
@@ -112,7 +114,36 @@ def allowed(config: LabConfig) -> dict[str, str]:
         found = {name: what for name, what in ALLOWED.items() if not name.startswith(("states.", "optim.", "episode."))}
         found |= {"optim.max_grad_norm": "bound of the gradient's norm", "episode.temperature": "of sampling"}
     found |= config.allowed
-    return {name: what for name, what in found.items() if what}
+    may: dict[str, str] = {}
+    for pattern, what in found.items():
+        if not what or forbids(config, pattern):
+            continue
+        if "*" in pattern and any(not text and fnmatchcase(no, pattern) for no, text in config.allowed.items()):
+            opened = (n for n in recipe_names() if fnmatchcase(n, pattern) and not _any(n, SEALED))
+            may |= {name: what for name in opened if not forbids(config, name)}  # Part of what it opens is taken away.
+        else:
+            may[pattern] = what
+    return may
+
+
+def forbids(config: LabConfig, name: str) -> bool:
+    """Whether a lab takes a name away: by its pattern, unless a narrower one of the lab's own gives it back ({"*": "", "lr": "..."}: only lr)."""
+    for no, text in config.allowed.items():
+        if text or not fnmatchcase(name, no):
+            continue
+        if not any(what and fnmatchcase(name, yes) and fnmatchcase(yes, no) for yes, what in config.allowed.items()):
+            return True
+    return False
+
+
+@cache
+def recipe_names() -> tuple[str, ...]:
+    """Dotted names of a recipe's settings."""
+    return tuple(name for name, _ in leaves(Recipe().model_dump(mode="json"), whole=_WHOLE_LEAVES))
+
+
+def _any(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def family_of(change: Change) -> Family:
@@ -195,7 +226,7 @@ def _require_allowed(change: Change, config: LabConfig) -> None:
                 else "it belongs to the judge, the budget or the machine"
             )
             raise UsageError(f"{name!r} is sealed: {what}. What may change: {', '.join(may)}")
-        if not any(fnmatchcase(name, pattern) for pattern in may):
+        if not _any(name, tuple(may)) or forbids(config, name):
             raise UsageError(f"{name!r} may not change in this lab. What may: {', '.join(may)}")
     for name in change.files:
         safe_path(name)

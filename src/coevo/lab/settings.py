@@ -29,12 +29,12 @@ class LabBudget(Config):
     """Upper bounds of a lab; None is unlimited."""
 
     rounds: int = Field(default=6, ge=1, le=1000)
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=10**15)
     """Optimizer steps, over all branches."""
-    usd: float | None = Field(default=None, gt=0)
-    tokens: int | None = Field(default=None, ge=1)
+    usd: float | None = Field(default=None, ge=1e-6, le=10**9)
+    tokens: int | None = Field(default=None, ge=1, le=10**15)
     """Of the agent's model and of sampling."""
-    minutes: float | None = Field(default=None, gt=0)
+    minutes: float | None = Field(default=None, ge=1e-6, le=10**9)
 
 
 class AgentConfig(Config):
@@ -92,7 +92,7 @@ class LabConfig(Config):
     budget: LabBudget = LabBudget()
     frozen_harness: bool = False
     """Diagnostics, rules and skills stay as they are: what harness evolution is held against."""
-    calibration: int = Field(default=200, ge=0)
+    calibration: int = Field(default=200, ge=0, le=100_000)
     """Twin trials before the first round (resampled from one real measurement of the parent). 0: uncalibrated; the report says so on top."""
     approve: ApproveAt = "never"
     """Where a person must say yes (`coevo lab approve`)."""
