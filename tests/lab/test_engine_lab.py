@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from coevo.gate.deciding import next_step
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
 from coevo.lab.driver import Ended, new_lab, read_lab, run_lab
 from coevo.lab.measuring import open_measurer
+from coevo.lab.telling import use_of
 from coevo.lab.types import BranchState, Change, Family
 from coevo.runs import Run
 from coevo.training.opening import Setup
@@ -96,6 +98,11 @@ def test_branches_go_on_from_the_parents_checkpoint_and_are_measured_on_hidden_t
     rows = look.child_frame
     assert rows is not None and rows.has("truth") and rows.has("reward")
     assert ledger.branches["b2"].cost["tokens"] > 0
+    for name in ("b2", "b4"):  # As the report says that one uses them; the average has trained nothing.
+        said: dict[str, Any] = {}
+        use = use_of(path, name, "grpo")
+        exec(use["python"], said)
+        assert said["model"].num_parameters() > 0 and use["search"].startswith("coevo evolve TASK --model local:")
     average = next(given for given in seen if given.child.name == "b4")
     assert average.child.base_weights in average.child.origins
 

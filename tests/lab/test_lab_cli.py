@@ -24,7 +24,7 @@ def test_new_run_status_approve_resume(tmp_path: Path) -> None:
     settings, lab = tmp_path / "lab.yaml", str(tmp_path / "lab")
     settings.write_text(json.dumps({**SMALL, "calibration": 0}))
     said = call("lab", "new", lab, "--config", str(settings), "--set", "approve=design")
-    assert "budget: 1 rounds (6 steps first, then at most 12 a round)" in said and "calibration is off" in said
+    assert "budget: 1 round (6 steps first, then at most 12 a round)" in said and "calibration is off" in said
     assert "next: coevo lab run" in said
     waiting = call("lab", "run", lab, code=4)
     assert "b0: step 6 of 6" in waiting and "ended: waiting" in waiting

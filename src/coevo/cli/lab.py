@@ -52,10 +52,14 @@ def new(lab: Lab, config: Config = None, sets: Sets = None, json: Json = False) 
 def run(lab: Lab, config: Config = None, sets: Sets = None, json: Json = False) -> None:
     """Run a lab to its report; a new one, where there is none at this place yet."""
     from coevo.lab.driver import new_lab, run_lab
+    from coevo.lab.preflight import preflight
 
     notify = _quiet if json else _say
     if not (lab / "run.db").exists():
-        new_lab(settings(config, sets or []), lab, notify=notify)
+        found = settings(config, sets or [])
+        new_lab(found, lab, notify=notify)
+        for line in preflight(found).lines():
+            notify(line)
     elif config is not None or sets:
         require_its_own(lab, settings(config, sets or []))
     finish(run_lab(lab, notify=notify), json=json)
@@ -76,19 +80,26 @@ def resume(
 
 @app.command()
 def status(lab: Lab, json: Json = False) -> None:
-    """Where a lab stands: rounds, branches, verdicts, what comes next. Safe while it runs."""
+    """Where a lab stands: rounds, branches, verdicts, how long the rest takes, what comes next. Safe while it runs."""
     facts = status_of(lab)
     if json:
         output.print_json(facts)
         return
-    output.print_table(
-        ("round", "branch", "change", "state", "difference"),
-        [
-            (r["round"], r["branch"], r["change"], r["verdict"] or r["state"], r["difference"])
-            for r in facts["branches"]
-        ],
-    )
-    output.print_facts({name: value for name, value in facts.items() if name != "branches"})
+    _branches(facts["branches"])
+    said = {name: value for name, value in facts.items() if name != "branches"}
+    output.print_facts({**said, "next": f"{facts['next']} ({NEXT[facts['next']]})"})
+
+
+@app.command()
+def report(lab: Lab, json: Json = False) -> None:
+    """What a lab found, what it kept and why, how to use it, how to do it again. Of one that has not ended: what there is so far."""
+    data, files = report_of(lab)
+    if json:
+        output.print_json({**data, "files": files})
+        return
+    _branches(data["rounds"])
+    _tell(data)
+    output.print_facts({"lab": lab, "ended": data["ended"], **files})
 
 
 @app.command()
@@ -189,20 +200,51 @@ def bounds_of(limits: Budget) -> dict[str, Any]:
     return given
 
 
+NEXT = {
+    "launch": "make a branch",
+    "train": "train branches",
+    "prune": "look whether a branch is hopeless",
+    "diagnose": "diagnose a branch's rollouts",
+    "calibrate": "hold the parent against itself, to know what the gate can see",
+    "openround": "begin a round",
+    "opengap": "name what no diagnostic had told",
+    "proposediagnostic": "ask the agent for a diagnostic",
+    "admitdiagnostic": "replay a proposed diagnostic on past branches",
+    "propose": "ask the agent for changes",
+    "backtest": "replay a change on recorded rollouts",
+    "askapproval": "ask a person",
+    "wait": "a person's answer: coevo lab approve LAB, or --reject",
+    "judge": "measure a branch, and judge it",
+    "endround": "end the round",
+    "recordskills": "write down what helped",
+    "escalate": "change the strategy after failed rounds",
+    "report": "measure the final branch against the start, once",
+    "finish": "nothing is left to do; coevo lab report LAB says what was found",
+}
+"""What comes next, in words."""
+
+
 def status_of(lab: Path) -> dict[str, Any]:
     """Plain data of a lab's state."""
     from coevo.lab.driver import read_lab
     from coevo.lab.report import rows_of
     from coevo.lab.rounds import next_action
+    from coevo.lab.telling import about, ahead, lineage
+    from coevo.runs import Run
 
     config, ledger = read_lab(lab)
     action = next_action(ledger, config)
+    with Run.open(lab, write=False) as opened:
+        minutes = opened.ledger.spent()["minutes"]
     return {
         "branches": [row for number in range(len(ledger.branches)) for row in rows_of(ledger, number)],
         "lab": str(lab),
         "rounds": f"{ledger.rounds} of {config.budget.rounds}",
         "parent": ledger.parent or None,
+        "kept": lineage(ledger, ledger.parent)[1:] if ledger.parent else [],
         "steps": ledger.steps_spent,
+        "time": about(minutes),
+        "left": ahead(ledger, config, minutes) or None,
         "failures": ledger.failures,
         "holdout_accesses": ledger.holdout,
         "calibrated": ledger.calibration is not None,
@@ -213,21 +255,64 @@ def status_of(lab: Path) -> dict[str, Any]:
 
 def finish(outcome: Outcome, *, json: bool) -> None:
     """Say how a sitting ended, and end with its exit code."""
-    report = outcome.path / "artifacts" / "report.md"
-    facts = {
+    facts: dict[str, Any] = {
         "lab": outcome.path,
         "ended": str(outcome.ended),
         "why": outcome.message,
         "rounds": outcome.ledger.rounds,
         "parent": outcome.ledger.parent,
         "steps": outcome.ledger.steps_spent,
-        "report": report if report.exists() else None,
+        "report": None,
     }
-    if outcome.ended != "finished":
+    if outcome.ended == "finished":
+        data, files = report_of(outcome.path)
+        facts |= {**files, "final": data["final"], "use": data["use"]} if json else files
+        if not json:
+            _tell(data)
+    else:
         facts["next"] = f"coevo lab resume {outcome.path}"
     output.print_json(facts) if json else output.print_facts(facts)
     if outcome.exit_code:
         raise typer.Exit(outcome.exit_code)
+
+
+def report_of(lab: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The report's data, and where it stands: of a lab that has ended the files are written anew, with the picture."""
+    from coevo.lab import picture, report
+    from coevo.lab.reading import config_of, ledger_of
+    from coevo.runs import Run
+
+    with Run.open(lab, write=False) as run:
+        ledger = ledger_of(run)
+        config = config_of(run, ledger)
+        if not ledger.reported:
+            return report.report_of(run, config), {"next": f"coevo lab resume {lab}"}
+        data, path = report.write_report(run, config, drawn=True)
+    drawn = data["picture"]
+    return data, {"report": path, "picture": path.with_name(drawn) if drawn == picture.FILE else drawn}
+
+
+def _branches(rows: list[dict[str, Any]]) -> None:
+    from coevo.lab.telling import moved
+
+    output.print_table(
+        ("round", "branch", "change", "state", "difference in truth [95 %]"),
+        [(r["round"], r["branch"], r["change"] or "the start", r["verdict"] or r["state"], moved(r)) for r in rows],
+    )
+
+
+def _tell(data: dict[str, Any]) -> None:
+    """The report in a few lines, then what one does with it."""
+    from coevo.lab.report import summary
+
+    print()
+    for line in summary(data):
+        print(line)
+    if data["use"]:
+        print(f"\nusing {data['final'].get('final') or 'the best so far'}:")
+    for line in data["use"].values():
+        print(f"  {line}")
+    print(f"\nthe same lab again:\n  {data['commands']['again']}\n")
 
 
 def _say(line: str) -> None:

@@ -49,7 +49,9 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def show(value: Any) -> str:
-    """A number in as many digits as a person wants to read."""
+    """A number in as many digits as a person wants to read; words one after the other."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return ", ".join(value) or "none"
     if isinstance(value, bool) or not isinstance(value, float):
         return str(value)
     return f"{value:.10g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.4g}"

@@ -31,13 +31,18 @@ class Plan:
     def lines(self) -> list[str]:
         """For a person."""
         return [
-            f"budget: {self.rounds} rounds ({self.steps_first} steps first, then at most {self.steps_round} a round)",
+            f"budget: {counted(self.rounds, 'round')} ({self.steps_first} steps first, then at most {self.steps_round} a round)",
             (
                 f"gate: up to {self.looks} looks of {self.samples_look} fresh samples per task and arm; the smallest gain that can be seen is known "
                 "after calibration"
             ),
             *(f"warning: {line}" for line in self.warnings),
         ]
+
+
+def counted(number: int, noun: str) -> str:
+    """As in "2 rounds"; of one, without the s."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def preflight(config: LabConfig) -> Plan:

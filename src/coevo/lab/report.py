@@ -1,4 +1,4 @@
-"""The report of a lab: what was tried, what came of it, what the last measurement says; and the command behind every number."""
+"""The report of a lab: what came out, how to use it, what was tried, what came of it, what the last measurement says; and the command behind every number."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from pathlib import Path
 from typing import Any
 
 from coevo.errors import StoreError
+from coevo.lab import picture
 from coevo.lab.designing import told
 from coevo.lab.judging import why_of
 from coevo.lab.ledger import KINDS, Ledger, fold
+from coevo.lab.preflight import counted
 from coevo.lab.proposals import calibration_of
 from coevo.lab.settings import LabConfig
+from coevo.lab.telling import UNITS, commands_of, lineage, moved, outcome, use_of
 from coevo.runs import Run
 
 FILE = "report"
 
 
-def write_report(run: Run, config: LabConfig) -> Path:
-    """`artifacts/report.json` and, after it, `report.md`; each appears whole. Raises `StoreError` where the disk refuses."""
-    data = report_of(run, config)
-    texts = {f"{FILE}.json": json.dumps(data, indent=2, default=str) + "\n", f"{FILE}.md": markdown(data)}
+def write_report(run: Run, config: LabConfig, *, drawn: bool = False) -> tuple[dict[str, Any], Path]:
+    """Write `artifacts/report.json`, with `drawn` (it takes a second) the picture of the branches, and after them `report.md`; each appears whole.
+
+    The report's data, and where `report.md` is. Raises `StoreError` where the disk refuses.
+    """
+    data = {**report_of(run, config), "picture": ""}
     try:
         run.artifacts.mkdir(exist_ok=True)
+        if drawn:
+            data["picture"] = picture.draw(data, run.artifacts / picture.FILE) or picture.FILE
+        texts = {f"{FILE}.json": json.dumps(data, indent=2, default=str) + "\n", f"{FILE}.md": markdown(data)}
         for name, text in texts.items():
             part = run.artifacts / f".{name}"
             part.write_text(text, encoding="utf-8")
@@ -32,16 +40,19 @@ def write_report(run: Run, config: LabConfig) -> Path:
             f"cannot write the report of lab {run.path}: {e.strerror or e}. All that was measured is kept; free some space or make the folder "
             f"writable, then `coevo lab resume {run.path}` writes it"
         ) from e
-    return run.artifacts / f"{FILE}.md"
+    return data, run.artifacts / f"{FILE}.md"
 
 
 def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
     """Plain data."""
     ledger = fold(run.events(kinds=KINDS))
-    last: dict[str, Any] = {}
+    last: dict[str, Any] = {"why": "the lab has not ended; they are at its end"}
     for event in run.events(kinds=("reported",)):
         last = dict(event.payload)
     calibration = ledger.calibration
+    against = {event.payload["branch"]: event.payload["against"] for event in run.events(kinds=("judged",))}
+    rows = [row for number in range(1, ledger.rounds + 1) for row in rows_of(ledger, number)]
+    final = last.get("final") or ledger.parent
     return {
         "schema": 1,
         "lab": config.name,
@@ -50,7 +61,8 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
         "agent": "placebo" if config.placebo else config.agent.kind,
         "frozen_harness": config.frozen_harness,
         "calibration": None if calibration is None else calibration.to_dict(),
-        "rounds": [row for number in range(1, ledger.rounds + 1) for row in rows_of(ledger, number)],
+        "rounds": [{**row, "against": against.get(row["branch"])} for row in rows],
+        "kept": lineage(ledger, final)[1:] if final else [],
         "final": {**_final(last, config), "reports": ledger.reports},
         "predictions": calibration_of(ledger.predictions),
         "diagnostics": [
@@ -61,12 +73,9 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
             "holdout_accesses": ledger.holdout,
             **{name: value for name, value in run.ledger.spent().items() if value},
         },
-        "ended": ledger.exhausted or f"{ledger.rounds} rounds were made",
-        "commands": {
-            "again": f"coevo lab new DIR --config {run.path}/run.yaml && coevo lab run DIR",
-            "branch": f"coevo diagnose {run.path}/branches/NAME",
-            "pair": f"coevo compare {run.path}/branches/A {run.path}/branches/B",
-        },
+        "ended": ledger.exhausted or f"{counted(ledger.rounds, 'round')} made",
+        "use": use_of(run.path, final, config.recipe.trainer) if final else {},
+        "commands": commands_of(run.path, config),
     }
 
 
@@ -137,13 +146,23 @@ def markdown(data: dict[str, Any]) -> str:
     lines = [f"# Lab {data['lab']}", ""]
     if data["calibration"] is None:
         lines += ["**The gate was not calibrated: nobody knows how often it promotes what is no gain.**", ""]
-    lines += [*_headline(data["final"]), "", *_gate(data["calibration"]), "", "## Rounds", ""]
-    lines += ["| round | branch | change | verdict | difference in truth | why |", "|---|---|---|---|---|---|"]
+    lines += [*_headline(data["final"]), "", outcome(data["rounds"], data["kept"]), "", *_gate(data["calibration"]), ""]
+    if data["picture"] == picture.FILE:
+        lines += [
+            f"![Branches round by round: what the gate said of each, and the way to the final policy]({picture.FILE})",
+            "",
+        ]
+    lines += [*_use(data), "## Rounds", ""]
+    lines += [
+        "Truth is the share of hidden tests passed (0 to 1); a difference is to what the branch was held against.",
+        "",
+    ]
+    lines += ["| round | branch | change | verdict | difference in truth [95 %] | why |", "|---|---|---|---|---|---|"]
     for row in data["rounds"]:
         change = row["change"] + (f" (skill {row['skill']})" if row["skill"] else "")
         why = _cell("; ".join(row["why"][:2]))
         lines.append(
-            f"| {row['round']} | {row['branch']} of {row['parent']} | {_cell(change)} | {row['verdict'] or row['state']} | {_moved(row)} | {why} |"
+            f"| {row['round']} | {_parents(row)} | {_cell(change)} | {row['verdict'] or row['state']} | {moved(row)} | {why} |"
         )
     lines += ["", "## The agent's predictions", "", *_predictions(data["predictions"]), ""]
     if data["diagnostics"]:
@@ -152,15 +171,55 @@ def markdown(data: dict[str, Any]) -> str:
             f"- `{d['id']}`: {'admitted' if d['admitted'] else 'refused'}; {d['reason']}" for d in data["diagnostics"]
         ]
         lines.append("")
-    lines += ["## Cost", "", *(f"- {name}: {value:.6g}" for name, value in data["cost"].items()), ""]
-    lines += ["## Commands", "", "```", *data["commands"].values(), "```", ""]
+    lines += [
+        "## Cost",
+        "",
+        *(f"- {_amount(value)} {UNITS.get(name, name)}" for name, value in data["cost"].items()),
+        "",
+    ]
+    commands = data["commands"]
+    lines += [
+        "## Commands",
+        "",
+        "```",
+        f"{commands['again']}   # the same lab again",
+        f"{commands['more']}   # go on, three rounds more",
+    ]
+    lines += [commands["branch"], commands["pair"], "```", ""]
     return "\n".join(lines)
+
+
+def _use(data: dict[str, Any]) -> list[str]:
+    """How the final policy and recipe are used."""
+    use = dict(data["use"])
+    if not use:
+        return []
+    note = use.pop("note", "")
+    final = data["final"].get("final") or "the start"
+    return [f"## Using {final}", "", *([note, ""] if note else []), "```", *use.values(), "```", ""]
+
+
+def _parents(row: dict[str, Any]) -> str:
+    """A branch, what it was made from, and, where that is another, what it was held against."""
+    other = row["against"] if row["against"] not in (None, row["parent"]) else ""
+    return f"{row['branch']} of {row['parent']}{f', against {other}' if other else ''}"
+
+
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def summary(data: dict[str, Any]) -> list[str]:
+    """The report in a few lines: what the last measurement says, what was kept, what the gate can see."""
+    return [*_headline(data["final"]), outcome(data["rounds"], data["kept"]), *_gate(data["calibration"])]
 
 
 def _headline(final: dict[str, Any]) -> list[str]:
     if "difference" not in final:
         said = final.get("why") or "it could not be measured"
-        return [f"Final branch: {final.get('final')}. The final branch and the start were not compared: {said}."]
+        if not final.get("final"):
+            return [f"The best branch and the start were not compared on the report tasks yet: {said}."]
+        return [f"Final branch: {final['final']}. The final branch and the start were not compared: {said}."]
     again = ""
     if final["reports"] > 1:
         again = (
@@ -169,7 +228,7 @@ def _headline(final: dict[str, Any]) -> list[str]:
     return [
         (
             f"Final branch {final['final']} against the start {final['start']}, on {final['tasks']} report tasks that no choice rests on: "
-            f"truth {final['truth_start']:.4f} -> {final['truth_final']:.4f}, {_moved(final)} (95 % bootstrap interval over tasks; fresh samples of both).{again}"
+            f"truth {final['truth_start']:.4f} -> {final['truth_final']:.4f}, {moved(final)} (95 % bootstrap interval over tasks; fresh samples of both).{again}"
         ),
         "The final policy was trained for more steps than the start; what more steps alone do stands in the rows `continue` below.",
     ]
@@ -195,14 +254,6 @@ def _predictions(found: dict[str, float]) -> list[str]:
             f"{found['brier']:.3f} (0 is perfect, 0.25 is always saying one half)."
         )
     ]
-
-
-def _moved(row: dict[str, Any]) -> str:
-    if row.get("difference") is None:
-        return ""
-    if row.get("low") is None or row.get("high") is None:
-        return f"{row['difference']:+.4f}"
-    return f"{row['difference']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
 
 
 def _cell(text: str) -> str:

@@ -383,7 +383,7 @@ def _why(ledger: Ledger, config: LabConfig, start: Branch) -> str:
     if ledger.exhausted:
         return ledger.exhausted
     if ledger.rounds >= config.budget.rounds:
-        return f"all {config.budget.rounds} rounds were made"
+        return f"all {config.budget.rounds} rounds were made" if config.budget.rounds > 1 else "its round was made"
     return f"the budget of {config.budget.steps} steps does not pay another round"
 
 
