@@ -1,6 +1,7 @@
 """Errors, configs, programs, streams: the values everything stands on."""
 
 import ast
+import os
 import random
 import textwrap
 from pathlib import Path
@@ -111,6 +112,30 @@ class TestConfig:
     def test_missing_yaml(self, tmp_path) -> None:
         with pytest.raises(ConfigError, match="No such file"):
             read_yaml(tmp_path / "none.yaml")
+
+    def test_what_is_no_text(self, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pipe that nobody writes to would hold us for ever, and /dev/zero fills all memory."""
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "binary").write_bytes(b"a: \xff")
+        monkeypatch.setattr("coevo.config.MAX_TEXT", 100)
+        for name, match in (
+            (tmp_path / "pipe", "is a pipe"),
+            (Path("/dev/zero"), "holds more than"),
+            (tmp_path / "binary", r"not UTF-8 text \(byte 3\)"),
+            (tmp_path, "directory"),
+            (Path("a\0b"), "cannot read"),
+        ):
+            with pytest.raises(ConfigError, match=match):
+                read_yaml(name)
+
+    def test_a_byte_order_mark_and_a_shells_substitution(self, tmp_path) -> None:
+        (tmp_path / "bom").write_bytes(b"\xef\xbb\xbfa: 1\r\n")
+        assert read_yaml(tmp_path / "bom") == {"a": 1}
+        read, write = os.pipe()
+        os.write(write, b"a: 2")
+        os.close(write)
+        assert read_yaml(Path(f"/dev/fd/{read}")) == {"a": 2}
+        os.close(read)
 
 
 SAMPLE = textwrap.dedent(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from stat import S_ISFIFO
 from typing import Any, TypeVar
 
 import yaml
@@ -20,6 +21,9 @@ C = TypeVar("C", bound="Config")
 
 MAX_YAML_VALUES = 1_000_000
 """Of one file, with its aliases written out."""
+
+MAX_TEXT = 64 << 20
+"""Bytes of a file that is read whole."""
 
 
 class Config(BaseModel):
@@ -39,17 +43,32 @@ def parse(cls: type[C], data: Mapping[str, Any], *, where: str) -> C:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML mapping, or raise a `ConfigError` that names file and line."""
-    try:
-        data = plain_yaml(path.read_text(encoding="utf-8"), where=str(path))
-    except OSError as e:
-        raise ConfigError(f"cannot read {path}: {e.strerror or e}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
+    data = plain_yaml(read_text(path), where=str(path))
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping of names to values, not a {type(data).__name__}")
     return data
+
+
+def read_text(path: Path) -> str:
+    """A text that a person named, whole. Raises a `ConfigError` for what is no UTF-8 file, holds more than `MAX_TEXT`, or is a pipe on disk, which might
+    never end or begin (a shell's <(...) is read)."""
+    try:
+        if S_ISFIFO(path.stat().st_mode) and not str(path).startswith(("/dev/", "/proc/")):
+            raise ConfigError(f"{path} is a pipe; write what it carries to a file first")
+        with path.open("rb") as file:
+            found = file.read(MAX_TEXT + 1)
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror or e}") from None
+    except ValueError as e:  # A NUL in the name.
+        raise ConfigError(f"cannot read {str(path)!r}: {e}") from None
+    if len(found) > MAX_TEXT:
+        raise ConfigError(f"{path} holds more than {MAX_TEXT >> 20} MB; is it the file you mean?")
+    try:
+        return found.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {e.start:,})") from None
 
 
 def plain_yaml(text: str, *, where: str) -> Any:

@@ -128,6 +128,15 @@ def test_what_is_no_evidence_is_said(tmp_path: Path, name: str, content: bytes, 
     assert says in str(error.value) and str(tmp_path / name) in str(error.value)
 
 
+def test_parquet_damaged_in_its_middle_is_named(tmp_path: Path) -> None:
+    """Its footer is whole, so that it opens."""
+    path = writers.parquet(tmp_path / "a.parquet", ROWS)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\xff" * 200 + data[204:])
+    with pytest.raises(UsageError, match=r"a\.parquet: it is damaged \(.*leave it out"):
+        open_evidence(path)
+
+
 def test_what_is_nowhere_and_folders_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no evidence at"):
         open_evidence(tmp_path / "no")

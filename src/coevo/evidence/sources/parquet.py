@@ -4,7 +4,8 @@ number in its file."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,9 @@ SPAN = 125_000
 _KNOWN = {*NUMBERS, *WORDS, *TEXTS}
 
 
-def opened(path: str | Path) -> pq.ParquetFile:
-    """Raises `ConfigError` where pyarrow is missing, `UsageError` for what is no Parquet."""
+@contextmanager
+def opened(path: str | Path) -> Iterator[pq.ParquetFile]:
+    """A file, open. Raises `ConfigError` where pyarrow is missing, `UsageError` for what is no Parquet or turns out to be damaged while it is read."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -37,9 +39,17 @@ def opened(path: str | Path) -> pq.ParquetFile:
             "Parquet evidence needs the parquet extra: pip install 'coevo[parquet]' (or give JSONL)"
         ) from None
     try:
-        return pq.ParquetFile(path)
+        file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as e:
         raise UsageError(f"cannot read evidence {path}: it is no whole Parquet file ({str(e)[:200]})") from None
+    try:
+        with file:
+            yield file
+    except (pa.ArrowException, OSError) as e:
+        said = " ".join(str(e).split())[:200]
+        raise UsageError(
+            f"cannot read evidence {path}: it is damaged ({said}); write it again, or leave it out"
+        ) from None
 
 
 def plan(files: list[Path]) -> Plan:

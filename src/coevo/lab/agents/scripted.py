@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coevo.errors import UsageError
+from coevo.config import read_text
+from coevo.errors import ConfigError, UsageError
 from coevo.lab.proposals import diagnostic_proposal_of, proposal_of
 from coevo.lab.types import Brief, DiagnosticProposal, Proposal
 
@@ -24,9 +25,9 @@ class Scripted:
     def __init__(self, script: Path) -> None:
         self.script = script
         try:
-            lines = [line for line in script.read_text(encoding="utf-8").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as e:
-            raise UsageError(f"agent.script: cannot read {script}: {e}") from None
+            lines = [line for line in read_text(script).splitlines() if line.strip()]
+        except ConfigError as e:
+            raise UsageError(f"agent.script: {e}") from None
         self._turns = [_line(text, f"{script}:{number}") for number, text in enumerate(lines, 1)]
 
     def propose(self, brief: Brief) -> Sequence[Proposal]:
