@@ -55,6 +55,20 @@ def lab(folder: Path, skill: str) -> Path:
     return folder
 
 
+def test_list_of_a_folder_or_a_lab(coevo: Coevo, tmp_path: Path) -> None:
+    """Only what lies there; of a lab what it wrote, and what it used, with counts."""
+    ours = skill_folder(tmp_path / "mine", name="my-skill")
+    listed = coevo("list", tmp_path / "mine")
+    rows = [line.split("\t") for line in listed.out.splitlines() if "\t" in line]
+    assert [row[0] for row in rows] == ["skill", ours.name] and "skills: 1" in listed.out and "states: 1 " in listed.out
+    place = lab(tmp_path / "lab", "noise-floor")
+    skill_folder(place / "harness" / "skills", name="lab-skill")
+    found = json.loads(coevo("list", place, "--json").out)["skills"]
+    assert {row["name"]: row["record"]["helped"] for row in found} == {"lab-skill": 0, "noise-floor": 4}
+    wrong = coevo("list", tmp_path / "nowhere")
+    assert wrong.code == 2 and "is no folder of skills" in wrong.err
+
+
 def test_list_and_show(coevo: Coevo, tmp_path: Path) -> None:
     listed = coevo("list", "--json", "--lab", lab(tmp_path / "lab", "noise-floor"))
     states = {row["name"]: row["state"] for row in json.loads(listed.out)["skills"]}

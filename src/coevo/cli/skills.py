@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,9 +31,19 @@ Labs = Annotated[
 
 
 @app.command("list")
-def list_(folders: Folders = None, labs: Labs = None, json: Json = False) -> None:
-    """Every skill with its state, and why."""
-    shelf, uses = _open(folders, labs)
+def list_(
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="A skill, a folder of skills, or a lab: only what is there, or was used there. None means the shipped ones."
+        ),
+    ] = None,
+    folders: Folders = None,
+    labs: Labs = None,
+    json: Json = False,
+) -> None:
+    """Every skill with its state, and why; how often it was applied, and what came of it."""
+    shelf, uses = _of_places(places, folders, labs) if places else _open(folders, labs)
     with _scripts() as scripts:
         found = [(skill, _standing(skill, shelf, uses, scripts)) for skill in shelf.skills]
     if json:
@@ -41,12 +52,13 @@ def list_(folders: Folders = None, labs: Labs = None, json: Json = False) -> Non
         )
         return
     output.print_table(
-        ("skill", "state", "origin", "helped", "hurt", "chance", "why"),
+        ("skill", "state", "origin", "applied", "helped", "hurt", "chance to help", "why"),
         [
             (
                 skill.name,
                 standing.state.value,
                 shelf.origin_of(skill).value,
+                standing.record.applied,
                 standing.record.helped,
                 standing.record.hurt,
                 f"{standing.record.chance:.2f}",
@@ -57,7 +69,9 @@ def list_(folders: Folders = None, labs: Labs = None, json: Json = False) -> Non
     )
     for folder, wrong in shelf.broken.items():
         print(f"{folder} is no skill: {'; '.join(wrong)}")
-    output.print_facts({"skills": len(found), "broken": len(shelf.broken)})
+    states = Counter(standing.state.value for _, standing in found)
+    said = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    output.print_facts({"states": said or "none", "skills": len(found), "broken": len(shelf.broken)})
 
 
 @app.command()
@@ -118,7 +132,10 @@ def run_cases(
         )
     else:
         for report in reports:
-            print(f"{report.skill}: {'ok' if report.hold else 'FAILED'} ({len(report.results)} cases)")
+            count = len(report.results)
+            print(
+                f"{report.skill}: {'ok' if report.hold else 'FAILED'} ({count - len(report.failed)} of {count} cases hold)"
+            )
             for result in report.failed:
                 print(f"  {result.case}: {result.detail}")
         for folder, wrong in broken.items():
@@ -210,6 +227,22 @@ def _open(folders: list[Path] | None, labs: list[Path] | None) -> tuple[Shelf, l
     from coevo.skills.store import open_shelf
 
     return open_shelf(folders or ()), uses_of(labs or ())
+
+
+def _of_places(places: list[Path], folders: list[Path] | None, labs: list[Path] | None) -> tuple[Shelf, list[Use]]:
+    """The skills of these folders; of labs, those they wrote and those they used."""
+    from dataclasses import replace
+
+    from coevo.skills.evidence import uses_of
+    from coevo.skills.store import open_shelf, shipped
+
+    of_labs = [place for place in places if (place / "run.db").is_file()]
+    own = [place / "harness" / "skills" for place in of_labs if (place / "harness" / "skills").is_dir()]
+    uses = uses_of([*(labs or ()), *of_labs])
+    shelf = open_shelf([*(folders or ()), *(place for place in places if place not in of_labs), *own], library=False)
+    used = {use.skill for use in uses}
+    known = {skill.name: skill for skill in shipped() if skill.name in used}
+    return replace(shelf, by_name={**known, **shelf.by_name}), uses
 
 
 def _one(name: str, shelf: Shelf) -> Skill:

@@ -80,11 +80,11 @@ class Frame:
     """Where it came from, for a person."""
     notes: tuple[str, ...] = ()
     """What reading found: lines that were no rows, columns of the wrong type."""
-    truth: str = ""
-    """How whoever wrote it would add the column `truth`, as a line of code."""
     numbering: np.ndarray | None = None
     """Row number in the source of each row; None: as they stand."""
     fetch: Fetch | None = field(default=None, compare=False)
+    truth: str = ""
+    """How whoever wrote it would add the column `truth`, as a line of code."""
 
     def has(self, name: str) -> bool:
         """Whether any row has a value in this column."""
