@@ -59,7 +59,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory):
         "steps": 2,
         "calibration": 0,
         "budget": {"rounds": 2},
-        "gate": {"min_tasks": 2, "samples": 2, "holdout": False},
+        "gate": {"min_tasks": 2, "alpha": 0.3, "samples": 2, "holdout": False},
         "prune": {"rungs": 1},
     }
 
@@ -78,7 +78,7 @@ def test_branches_go_on_from_the_parents_checkpoint_and_are_measured_on_hidden_t
         proposal(change=Change(weights={"a": "b0", "b": "b2"}), family=Family.AVERAGE),
     ]
     path = tmp_path / "lab"
-    new_lab(config(**settings, branches=2), path)
+    new_lab(config(**settings), path)
     outcome = run_lab(path, agent=Plan([plan[:1], plan[1:]]), gate=gate)
     assert outcome.ended is Ended.FINISHED
     ledger = read_lab(path)[1]

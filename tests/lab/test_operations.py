@@ -163,7 +163,7 @@ def test_a_lab_whose_judge_changed_is_refused_until_the_change_is_undone(tmp_pat
     }
     recipe = {"trainer": "grpo", "base": "mini:tiny", "groups": 2, "group_size": 2, "pool": "inline"}
     path = tmp_path / "lab"
-    new_lab(config(recipe=recipe, tasks=tasks, gate={"min_tasks": 2}), path)
+    new_lab(config(recipe=recipe, tasks=tasks, gate={"min_tasks": 2, "alpha": 0.3, "holdout_alpha": 0.3}), path)
     file = next(Path(tasks["holdout"][1]).glob("tests*"))
     before = file.read_bytes()
     file.write_bytes(before + b"\n")
