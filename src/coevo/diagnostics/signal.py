@@ -24,6 +24,9 @@ from coevo.diagnostics.course import (
 from coevo.diagnostics.types import Reading
 from coevo.evidence.types import Frame
 
+SAMPLED = 300
+"""Rows of known truth that speak for the others, if they were picked whatever they earned."""
+
 
 def late_rows(frame: Frame, share: float = 1 / 3, mask: np.ndarray | None = None) -> np.ndarray:
     """bool of (rows,): rows of the last `share` of the steps (of those that `mask` has); all rows where there are no steps."""
@@ -92,11 +95,22 @@ def lost_rows(frame: Frame) -> np.ndarray:
 
 
 def level_values(frame: Frame) -> tuple[str, np.ndarray]:
-    """What tells best how well the policy does: the truth (see `true_values`) if it is known for at least half of the measured rows, else
-    the reward."""
+    """What tells best how well the policy does: the truth (see `true_values`) if it is known for at least half of the measured rows, or for
+    `SAMPLED` that were picked without regard to the reward; else the reward."""
     rewards, (name, truth) = frame.numbers("reward"), true_values(frame)
-    known, measured = int(np.isfinite(truth).sum()), int(np.isfinite(rewards).sum())
-    return (name, truth) if known and known >= measured / 2 else ("reward", rewards)
+    known, measured = np.isfinite(truth), np.isfinite(rewards)
+    enough = known.any() and 2 * known.sum() >= measured.sum()
+    return (name, truth) if enough or _sampled(rewards, measured & known, measured & ~known) else ("reward", rewards)
+
+
+def _sampled(rewards: np.ndarray, known: np.ndarray, others: np.ndarray) -> bool:
+    """Whether the rows of known truth speak for the others: many, and with rewards like theirs (a truth that is looked up for what passed
+    rises with the reward, whatever the policy does)."""
+    if known.sum() < SAMPLED or not others.any():
+        return False
+    sd = float(rewards[known | others].std())
+    apart = abs(float(rewards[known].mean()) - float(rewards[others].mean()))
+    return apart <= 0.1 * sd + 2 * sd * math.sqrt(1 / known.sum() + 1 / others.sum())
 
 
 def true_values(frame: Frame) -> tuple[str, np.ndarray]:

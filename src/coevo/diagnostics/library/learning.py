@@ -56,7 +56,7 @@ DIAGNOSTIC = Diagnostic(
     id="learning",
     title="Is it learning",
     layer=Layer.SCORE,
-    formula="(late - early) / SE of truth (max(0, truth - parent_fitness) where there are parents; reward, where truth is known for less than half), last third against the first third, or the first two of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
+    formula="(late - early) / SE of truth (max(0, truth - parent_fitness) where there are parents; reward, where truth is known for less than half, unless for 300 that were picked whatever they earned), last third against the first third, or the first two of the steps; noise from neighbouring steps. Unknown while a gain of 0.25 SD of a rollout can neither be shown nor excluded",
     source="ours; two and four standard errors",
     needs=("truth|reward", "step"),
     levels=Levels(1.96, -4.0),
@@ -73,6 +73,28 @@ DIAGNOSTIC = Diagnostic(
             "reward up, truth down",
             rows_of(lambda s: {"reward": coin(s, ramp(s, 0.2, 0.8)), "truth": coin(s, ramp(s, 0.6, 0.1))}),
             Level.CRITICAL,
+        ),
+        Case(
+            "the same, truth measured for a quarter",
+            rows_of(
+                lambda s: {
+                    "reward": coin(s, ramp(s, 0.2, 0.8)),
+                    "truth": coin(s, ramp(s, 0.6, 0.1)) if s.sample < 4 else None,
+                },
+                size=16,
+            ),
+            Level.CRITICAL,
+        ),
+        Case(
+            "truth looked up only for some of what passes",
+            rows_of(
+                lambda s: {
+                    "reward": (paid := coin(s, ramp(s, 0.2, 0.8))),
+                    "truth": coin(s, 0.5) if paid and s.sample < 10 else None,
+                },
+                size=16,
+            ),
+            Level.OK,
         ),
     ),
 )
