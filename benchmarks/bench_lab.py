@@ -2,7 +2,7 @@
 
     python benchmarks/bench_lab.py                 both; writes docs/results/lab and docs/results/lab-mini (make bench-lab)
     python benchmarks/bench_lab.py --only toy      six arms, 30 seeds, each seed with other faults planted in its first recipe
-    python benchmarks/bench_lab.py --only mini     eight rounds of the playbook on a recipe with three planted faults, trainer grpo
+    python benchmarks/bench_lab.py --only mini     six rounds of the playbook on a recipe with three planted faults, trainer grpo
     python benchmarks/bench_lab.py --seeds 2       fewer seeds, to see that it runs; writes nothing into docs/
 
 Killed, the same command goes on. Nothing here is timed. Tables, data and pictures come from `coevo lab compare` and from the lab's report.
@@ -151,7 +151,8 @@ def mini(rounds: int, steps: int, results: Path | None) -> int:
         },
         "reward": {"parts": {f"{reward}:coarse": 1.0, f"{reward}:smoke": 0.5}},
         "advantage": {"name": "group_zscore"},
-        "episode": {"max_tokens": 48},
+        "filter": {"name": "zero_spread", "replace": 0},
+        "episode": {"max_tokens": 48, "truth": 0.5},
         "engine": {"threads": 1},
     }
     lab = {
@@ -187,10 +188,10 @@ def main() -> int:
     parser.add_argument("--only", choices=("toy", "mini"))
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--parallel", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=80)
     given = parser.parse_args()
-    whole = (given.seeds, given.rounds, given.steps) == (30, 8, 100)
+    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 80)
     docs = ROOT / "docs" / "results" if whole else None
     code = 0
     if given.only != "mini":

@@ -172,6 +172,9 @@ def test_answers_in_the_prompts_of_training() -> None:
     assert TASKS[0] in found.reasons[0]
     clean = next_step(CONFIG, first(subjects=arms(training=training()), answers=answers))
     assert not isinstance(clean, Judgement)
+    parent, child = arms(training=leaked)
+    found = rejected_at_once("truth.training_data", subjects=(replace(parent, training=leaked), child), answers=answers)
+    assert TASKS[0] in found.reasons[0], "a leak that the parent had, too, is learnt faster by a larger rate"
 
 
 @pytest.mark.usefixtures("healthy")

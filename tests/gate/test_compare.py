@@ -142,6 +142,21 @@ def test_unmeasured_is_no_zero_and_too_much_of_it_no_verdict() -> None:
     assert found(rollouts(n=11), rollouts(0.4, n=11)).verdict is Verdict.UNMEASURED
 
 
+def test_one_side_may_not_choose_its_rows() -> None:
+    """The same policy twice: one side repeats what went well, or leaves out what did not, and says nothing of it."""
+    a, b = rollouts(), rollouts(seed=7)
+    assert found(a, b).verdict is not Verdict.PROMOTED
+    good = [r for r in b if r["truth"]]
+    repeated = found(a, [*b, *good, *good])
+    assert repeated.verdict is Verdict.UNMEASURED and "counts some twice" in repeated.reasons[0]
+    chosen = found(a, [r for i, r in enumerate(b) if r["truth"] or i % 3])
+    assert chosen.verdict is Verdict.UNMEASURED and "not there" in chosen.reasons[0]
+    few = found(a, [r for i, r in enumerate(b) if r["truth"] or i % 13])
+    assert few.verdict is Verdict.UNMEASURED and "depends on the side" in few.reasons[0]
+    plain = [{k: v for k, v in r.items() if k != "sample"} for r in rollouts(0.2)]
+    assert found(a, plain).verdict is Verdict.PROMOTED, "rows without sample numbers tell nothing"
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     paths = []

@@ -115,9 +115,9 @@ from coevo.lab.driver import run_lab
 
 measured, left = judging.measured_rows, int(sys.argv[2])
 
-def once(*given):
+def once(*given, **named):
     global left
-    rows = measured(*given)
+    rows = measured(*given, **named)
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_killed_after_a_measurement_and_before_its_event(tmp_path: Path) -> None
     for path in paths:
         new_lab(config(agent={"kind": "scripted", "script": str(script)}, steps=2), path)
     run_lab(paths[1])
-    for measurement in (2, 3):  # The second of the calibration's two; the first of a look at the control.
+    for measurement in (2, 4):  # The second of the calibration's three; the first of a look at the control.
         command = [sys.executable, "-c", KILLED_WHEN_PAID, str(paths[0]), str(measurement)]
         assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
     run_lab(paths[0])

@@ -27,6 +27,8 @@ Metric = Literal["truth", "reward", "fitness"]
 SPLITS = ("holdout", "eval", "report", "gate", "test", "train")
 """Which split is compared when none is named: the first that both have."""
 FEW_SAMPLES = 4
+TWICE = 0.001
+"""Share of rows that say they are another row, from which on nothing is compared (as diagnostic `duplicate-rows`)."""
 BRANCHES = "branches"
 
 
@@ -113,7 +115,7 @@ def compare(
     found = estimate(plan, paths, seed=seed)
     worth = detectable_by(config, plan, paths)
     counts, shares = zip(*(_counts(arm.frame, tasks, metric) for arm in arms), strict=True)
-    barred = _barred(config, found.tasks, counts, shares)
+    barred = _twice(arms) or _barred(config, found.tasks, counts, shares)
     verdict, _, why = walk(config, plan, paths, goal=worth, seed=seed)
     assert verdict is not None  # One look is the last.
     if verdict is Verdict.PROMOTED:
@@ -201,21 +203,53 @@ def _arm(frame: Frame, split: str, step: int | None, metric: str, name: str, war
 
 
 def _counts(frame: Frame, tasks: Sequence[str], metric: str) -> tuple[int, float]:
-    """(measured samples, share of unmeasured ones) on some tasks."""
+    """(measured samples, share of unmeasured ones) on some tasks. A sample whose number is passed over was there once: it is unmeasured, too."""
     codes, values = frame.words("task")
     here = np.isin(codes, [i for i, value in enumerate(values) if value in set(tasks)])
     good = here & np.isfinite(frame.numbers(metric)) & ~has_reason(frame)
-    return int(good.sum()), 1 - float(good.sum()) / max(1, int(here.sum()))
+    return int(good.sum()), 1 - float(good.sum()) / max(1, int(here.sum()) + _passed_over(frame.where(here)))
+
+
+def _passed_over(frame: Frame) -> int:
+    """Sample numbers within a group under its largest that no row has: the mean of what a filter left is not the policy's. 0 where samples are not
+    numbered."""
+    sample = frame.numbers("sample")
+    known = np.isfinite(sample)
+    if not known.any():
+        return 0
+    numbers = sample[known] - sample[known].min()
+    if (numbers != np.floor(numbers)).any():
+        return 0
+    _, group = np.unique(frame.groups[known], return_inverse=True)
+    pairs = np.unique(np.stack([group, numbers], axis=1), axis=0)
+    largest = np.zeros(int(group.max()) + 1)
+    np.maximum.at(largest, group, numbers)
+    missing = float((largest + 1).sum()) - len(pairs)
+    return int(missing) if missing <= frame.rows * 100 else 0  # Numbers that are ids of a whole run count nothing.
+
+
+def _twice(arms: Sequence[_Arm]) -> str:
+    """Why nothing can be said of rows that are there twice: what is repeated weighs more. "" where none is."""
+    for arm in arms:
+        sample = arm.frame.numbers("sample")
+        known = np.isfinite(sample)
+        again = int(known.sum()) - len(np.unique(np.stack([arm.frame.groups[known], sample[known]], axis=1), axis=0))
+        if again > TWICE * known.sum():
+            return (
+                f"{again} of {int(known.sum())} rows of {arm.name} have the step, group and sample number of another: a mean over them counts some "
+                "twice. Take the repeated ones out, or give groups names of their own"
+            )
+    return ""
 
 
 def _barred(config: GateConfig, tasks: int, counts: Sequence[int], shares: Sequence[float]) -> str:
     """Why nothing can be said, "" if something can."""
     if max(shares) > config.unmeasured:
-        return f"{shares[0]:.0%} and {shares[1]:.0%} of the samples are unmeasured, over the limit of {config.unmeasured:.0%}"
+        return f"{shares[0]:.0%} and {shares[1]:.0%} of the samples are unmeasured or not there, over the limit of {config.unmeasured:.0%}"
     asked = [round(count / max(1e-9, 1 - share)) for count, share in zip(counts, shares, strict=True)]
     lost = [total - count for total, count in zip(asked, counts, strict=True)]
     if 2 * min(by_luck(lost[0], asked[0], lost[1], asked[1]), by_luck(lost[1], asked[1], lost[0], asked[0])) < 0.01:
-        return f"{lost[0]} and {lost[1]} samples are unmeasured: what is missing depends on the side, and may be what failed"
+        return f"{lost[0]} and {lost[1]} samples are unmeasured or not there: what is missing depends on the side, and may be what failed"
     if tasks < config.min_tasks:
         return f"{tasks} tasks are measured on both sides; {config.min_tasks} are needed"
     return ""

@@ -22,6 +22,7 @@ import numpy as np
 
 from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, ModelError, UsageError
 from coevo.evolution.interrupts import FILE as STOP
+from coevo.lab.digests import array_digest, digest_of, folder_digest, manner_digest, weights_folder
 from coevo.lab.harness import Harness
 from coevo.lab.interventions import BASE, resolved
 from coevo.lab.ledger import START, Ledger
@@ -143,10 +144,10 @@ class Branches:
         if recipe.trainer not in ENGINE_TRAINERS:
             return self._begin_own(recipe, source, path, target, bounds)
         if source is None or source.other is not None or not (source.run / "checkpoints").is_dir():
-            weights = self._base(recipe) if source is None else _weights_folder(source.run)
+            weights = self._base(recipe) if source is None else weights_folder(source.run)
             if source is not None and source.other is not None:
                 weights = averaged(
-                    weights, _weights_folder(source.other), source.share, self.path(f".{made.name}-start")
+                    weights, weights_folder(source.other), source.share, self.path(f".{made.name}-start")
                 )
             stop = _Stop(path, target, recipe.steps)
             with begin(recipe, path, weights=weights, budget=bounds, notify=self.notify) as session:
@@ -175,7 +176,7 @@ class Branches:
             base = self._base(recipe)
             weights = absolute(str(base)) if base is not None else absolute(recipe.base)
         else:
-            weights = str(_weights_folder(source.run, source.step))
+            weights = str(weights_folder(source.run, source.step))
         setup = Setup(recipe=recipe, weights=weights)
         path.parent.mkdir(parents=True, exist_ok=True)
         Run.create(path, kind=KIND, config=setup.model_dump(mode="json"), budget=bounds).close()
@@ -218,7 +219,21 @@ class Branches:
 
     def ended_with(self, name: str) -> str:
         """Digest of a branch's newest weights."""
-        return _digest_of(self.path(name), None)
+        return digest_of(self.path(name), None)
+
+    def saved(self, name: str, known: Mapping[str, str]) -> dict[str, str]:
+        """Step -> digest of a branch's checkpoints that are not `known` yet. A toy's weights are in its run, which has its own digest."""
+        from coevo.training import checkpoints
+
+        found = checkpoints.found(self.path(name))
+        return {str(c.step): folder_digest(Path(c.state)) for c in found if str(c.step) not in known}
+
+    def asked_with(self, name: str) -> str:
+        """Digest of what the folder that a branch's policy is opened from holds beside weights: tokenizer, templates, settings of generation. They
+        decide how a policy is asked. Empty where there is no such folder."""
+        with Run.open(self.path(name), write=False) as run:
+            weights = Setup.read(run).weights
+        return manner_digest(Path(weights)) if weights and Path(weights).is_dir() else ""
 
     def record(self, name: str) -> str:
         """Digest of a branch's training run, settings and rollouts, but for measured times. Read again only when the run's files have changed."""
@@ -239,8 +254,8 @@ class Branches:
             if setup.recipe.trainer == "toy":
                 from coevo.training.toy import start_of
 
-                return _array_digest(start_of(run))
-        return _folder_digest(Path(setup.parent.state if setup.parent else setup.weights))
+                return array_digest(start_of(run))
+        return folder_digest(Path(setup.parent.state if setup.parent else setup.weights))
 
     def origins(self, ledger: Ledger, made: Branch) -> tuple[str, ...]:
         """Digests of the weights it may start from: its parent's as recorded, or those that its change names."""
@@ -251,12 +266,13 @@ class Branches:
         if source.other is None and source.step is None and recorded:
             return (recorded,)
         if source.other is None:
-            return (_digest_of(source.run, source.step),)
+            then = ledger.checkpoints.get(source.run.name, {}).get(str(source.step))
+            return (then or digest_of(source.run, source.step),)
         with Run.open(self.path(made.name), write=False) as run:
             setup = Setup.read(run)
         if setup.recipe.trainer == "toy":
-            return (_array_digest(source.toy_weights()),)
-        return (_folder_digest(Path(setup.weights)),)
+            return (array_digest(source.toy_weights()),)
+        return (folder_digest(Path(setup.weights)),)
 
     # Inside
 
@@ -377,38 +393,3 @@ def _in_folder(name: str, folder: Path) -> str:
     if not path.startswith("rewards/"):
         return name
     return f"{(folder / path).resolve()}:{function}"
-
-
-def _weights_folder(run: Path, step: int | None = None) -> Path:
-    """The weights a run ended with (or had after `step`); of one that trained nothing, those it began with."""
-    from coevo.training import checkpoints
-
-    if not checkpoints.found(run):
-        with Run.open(run, write=False) as opened:
-            return Path(Setup.read(opened).weights)
-    return Path(checkpoints.pick(run, str(step) if step is not None else "").state)
-
-
-def _digest_of(run: Path, step: int | None) -> str:
-    with Run.open(run, write=False) as opened:
-        if Setup.read(opened).recipe.trainer == "toy":
-            from coevo.training.toy import weights_of
-
-            return _array_digest(weights_of(opened, step))
-    return _folder_digest(_weights_folder(run, step))
-
-
-def _array_digest(weights: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(weights, dtype=np.float64).tobytes()).hexdigest()
-
-
-def _folder_digest(folder: Path) -> str:
-    """Over the weight files of a folder; of its name where there is none (a server's path, a hub id)."""
-    total = hashlib.sha256()
-    files = sorted(path for path in folder.glob("*.safetensors") if "optim" not in path.name) if folder.is_dir() else []
-    for file in files:
-        with file.open("rb") as handle:
-            total.update(file.name.encode() + hashlib.file_digest(handle, "sha256").digest())
-    if not files:
-        total.update(str(folder).encode())
-    return total.hexdigest()

@@ -31,6 +31,7 @@ def brief_dict(brief: Brief) -> dict[str, Any]:
         "past": [branch_summary(branch) for branch in brief.past],
         "skills": [{"name": s.name, "description": s.description} for s in brief.skills],
         "calibration": None if brief.calibration is None else _calibration(brief),
+        "base": None if brief.base is None else brief.base.to_dict(),
         "remaining": dict(brief.remaining),
         "allowed": dict(brief.allowed),
         "wanted": brief.wanted,
@@ -83,6 +84,8 @@ def brief_text(brief: Brief) -> str:
         lines += [f"### `{name}`", "", "```", _cut(text, FILE_CHARS), "```", ""]
     if brief.calibration is not None:
         lines += [f"The gate sees gains from {brief.calibration.detectable:.3f} of truth up.", ""]
+    if brief.base is not None:
+        lines += [f"The parent on the gate's tasks: {brief.base.told()}.", ""]
     left = ", ".join(f"{name} {amount:g}" for name, amount in brief.remaining.items() if amount is not None)
     lines.append(f"Budget left: {left or 'unlimited'}. Proposals wanted: at most {brief.wanted}.")
     return "\n".join(lines)

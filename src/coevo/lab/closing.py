@@ -8,12 +8,13 @@ from typing import Any
 from coevo.diagnostics.types import Diagnosis
 from coevo.errors import BudgetSpent, UsageError
 from coevo.gate.types import Judgement, Verdict
+from coevo.lab.baseline import NAME
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.judging import measured_rows
 from coevo.lab.measuring import samples_of
 from coevo.lab.proposals import score
-from coevo.lab.rounds import PATIENCE, EndRound, Escalate, Report
-from coevo.lab.types import Branch, Proposal
+from coevo.lab.rounds import PATIENCE, EndRound, Escalate, Report, yardstick
+from coevo.lab.types import Proposal
 from coevo.skills.types import Outcome
 from coevo.skills.writing import Discovery, skill_texts, slug
 from coevo.streams import stream_seed
@@ -69,7 +70,7 @@ def record_skills(desk: Desk) -> None:
                 "lab": config.name,
                 "round": ledger.round.number,
                 "difference": branch.judgement.difference,
-                "control": _control_gain(desk, branch),
+                "control": _control_gain(desk),
             }
         )
     commit, written = ledger.harness, []
@@ -90,12 +91,14 @@ def outcome_of(judgement: Judgement) -> Outcome:
     return Outcome.INCONCLUSIVE
 
 
-def _control_gain(desk: Desk, branch: Branch) -> float | None:
-    """What the plain continuation gained in the same round, where a child was held against it that is 0: the difference is over it already."""
-    control = desk.ledger.control()
-    if control is None:
+def _control_gain(desk: Desk) -> float | None:
+    """What the plain continuation gained in the same round. Where a child was held against it that is 0: the difference is over it already. Where
+    it was held against the parent, it is what the control was found to gain; None where that is not known."""
+    ledger = desk.ledger
+    control = ledger.control()
+    if control is None or ledger.round is None or control.judgement is None:
         return None
-    return 0.0 if control.judgement is not None else None
+    return 0.0 if yardstick(ledger, ledger.round) == control.name else control.judgement.difference
 
 
 def _written(desk: Desk) -> tuple[str, list[str]]:
@@ -119,7 +122,7 @@ def _written(desk: Desk) -> tuple[str, list[str]]:
         direction=proposal.prediction.direction,
         size=proposal.prediction.size,
         difference=judgement.difference,
-        control=_control_gain(desk, promoted),
+        control=_control_gain(desk),
         context=desk.config.context(),
         lab=desk.config.name,
         round=ledger.round.number,
@@ -177,32 +180,32 @@ def escalate(desk: Desk, action: Escalate) -> None:
 
 
 def report(desk: Desk, action: Report) -> None:
-    """Measure the final branch and the start on the report split, once, and write the report."""
+    """Measure the final branch, the start and the base weights on the report split, once, and write the report."""
     from coevo.lab.report import write_report
 
     found: dict[str, Any] = {"final": action.final, "start": action.start, "samples": None, "why": ""}
     rows: list[dict[str, Any]] = []
     if action.final == action.start:
         found["why"] = "no branch was promoted"
-    else:
-        try:
-            found["samples"], rows = _last_look(desk, action)
-        except BudgetSpent as e:
-            found["why"] = f"nothing was left for the last measurement: {e}"
+    try:
+        found["samples"], rows = _last_look(desk, action)
+    except BudgetSpent as e:
+        found["why"] = f"nothing was left for the last measurement: {e}"
     desk.commit(Fact("reported", found), rows=rows)
     write_report(desk.run, desk.config)
 
 
 def _last_look(desk: Desk, action: Report) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Truth of both arms by task, and the rows behind it."""
+    """Truth of all arms by task, and the rows behind it."""
     config = desk.config
     tasks = desk.measurer.tasks("report")
     samples = config.gate.samples * config.gate.looks
     again = (desk.ledger.reports + 1,) if desk.ledger.reports else ()
     seed = stream_seed(config.seed, "report", *again) % 2**62
     arms, rows = {}, []
-    for name in (action.start, action.final):
-        measured = measured_rows(desk, desk.branches.path(name), "report", tasks, samples, seed)
+    for name in dict.fromkeys((NAME, action.start, action.final)):
+        run, untrained = desk.branches.path(action.start if name == NAME else name), name == NAME
+        measured = measured_rows(desk, run, "report", tasks, samples, seed, untrained=untrained)
         rows += [{**row, "branch": name} for row in measured]
         arms[name] = {task: list(values) for task, values in samples_of(measured, tasks).items()}
     return arms, rows

@@ -12,6 +12,7 @@ from coevo.backtest.candidates import Screening, screen
 from coevo.backtest.types import Past, known_of
 from coevo.diagnostics.types import Diagnosis, Level
 from coevo.errors import CoevoError, StoreError, UsageError
+from coevo.gate.types import Verdict
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.harness import Harness
 from coevo.lab.interventions import BASE, allowed, apply, resolved
@@ -24,7 +25,7 @@ from coevo.lab.proposals import (
     proposal_of,
 )
 from coevo.lab.rounds import PATIENCE, Backtest, Propose
-from coevo.lab.types import Agent, Branch, Brief, Proposal
+from coevo.lab.types import Agent, Branch, BranchState, Brief, Change, Proposal
 from coevo.runs.jsontext import dumps, loads
 
 EXCERPTS = 6
@@ -48,6 +49,7 @@ def brief_of(desk: Desk, *, wanted: int, returned: Sequence[str] = (), gap: bool
         past=tuple(ledger.branches.values()),
         skills=tuple(_skills(desk, parent.diagnosis)),
         calibration=ledger.calibration,
+        base=ledger.base if ledger.base is not None and ledger.base.branch == parent.name else None,
         remaining=desk.remaining(),
         allowed=allowed(config),
         wanted=wanted,
@@ -260,16 +262,34 @@ def lacking(desk: Desk, proposal: Proposal, brief: Brief, taken: Sequence[Propos
 
 
 def require_sources(desk: Desk, proposal: Proposal) -> None:
-    """Raise `UsageError` where a change of weights names a branch that is not there, or whose training did not end well."""
-    weights = proposal.change.weights
-    names = [weights[name] for name in ("a", "b") if name in weights]
-    if "from" in weights and weights["from"] != BASE:
-        names.append(weights["from"].partition("@")[0])
-    for name in names:
+    """Raise `UsageError` where a change of weights names a branch that is not there, or one whose weights carry what the gate did not let pass."""
+    for name in sources_of(proposal.change):
         branch = desk.ledger.branches.get(name)
         if branch is None or not desk.ledger.steps[name]:
             have = ", ".join(n for n, steps in desk.ledger.steps.items() if steps)
             raise UsageError(f"weights of branch {name!r} are not there; there are those of {have}")
+        if why := unsound(branch):
+            raise UsageError(f"weights of branch {name!r} are not to be used: {why}. Name another branch")
+
+
+def sources_of(change: Change) -> tuple[str, ...]:
+    """Branches whose weights a change begins with."""
+    weights = change.weights
+    first = weights.get("from", BASE)
+    named = () if first == BASE else (first.partition("@")[0],)
+    return (*named, *(weights[name] for name in ("a", "b") if name in weights))
+
+
+def unsound(branch: Branch) -> str:
+    """Why no other branch may begin with a branch's weights; "" where one may. The gate looks at what a child's own training left, so what was
+    wrong with the branch that its weights come from would not be seen a second time."""
+    if branch.state is BranchState.FAILED:
+        return "its training failed"
+    if branch.state is BranchState.PRUNED:
+        return "it was pruned, and the gate never looked at its training"
+    if branch.judgement is not None and branch.judgement.verdict is Verdict.INVALID:
+        return f"the gate found it invalid ({'; '.join(branch.judgement.reasons[:1])})"
+    return ""
 
 
 def told(proposal: Proposal) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from coevo.diagnostics.types import Level
 from coevo.evidence.rows import frame_of
 from coevo.evidence.types import Frame
-from coevo.gate.types import Ask, Judgement, Look, Seen, Subject, Verdict
+from coevo.gate.types import Ask, Judgement, Look, Seen, Status, Subject, Verdict
+from coevo.lab import baseline
+from coevo.lab.designing import sources_of
 from coevo.lab.desk import Desk, Fact
 from coevo.lab.interventions import allowed, sealed
+from coevo.lab.ledger import START, Ledger
 from coevo.lab.measuring import gate_row, samples_of
 from coevo.lab.records import look_dict
 from coevo.lab.rounds import Calibrate, Judge
@@ -54,11 +58,17 @@ def calibrate_gate(desk: Desk, action: Calibrate) -> None:
         rows += [{**row, "split": "calibration", "look": twin} for row in found]
         arms.append(samples_of(found, tasks))
     found = calibrate(config.gate, (arms[0], arms[1]), trials=config.calibration, seed=config.seed)
+    untrained = measured_rows(desk, desk.branches.path(START), "gate", tasks, samples, seed, untrained=True)
+    rows += [{**row, "split": "calibration", "look": 3, "branch": baseline.NAME} for row in untrained]
+    base = baseline.against_base(action.branch, samples_of(untrained, tasks), arms[1], seed=config.seed)
+    if base is not None:
+        desk.notify(f"{action.branch}: {base.told()}{': training has spoilt it' if base.spoilt else ''}")
     desk.notify(
         f"gate calibrated on {action.branch}: twins promoted {found.false_promotions:.1%} of {found.trials} times, gains from "
         f"{found.detectable:.3f} of truth can be seen"
     )
-    desk.commit(Fact("calibrated", {"branch": action.branch, "calibration": found.to_dict()}), rows=rows)
+    payload = {"branch": action.branch, "calibration": found.to_dict(), "base": base and base.to_dict()}
+    desk.commit(Fact("calibrated", payload), rows=rows)
 
 
 def judge_branch(desk: Desk, action: Judge) -> None:
@@ -68,15 +78,42 @@ def judge_branch(desk: Desk, action: Judge) -> None:
         why = desk.ledger.trouble.get(branch.name, "its training failed")
         _verdict(desk, action, Judgement(Verdict.UNMEASURED, (f"training failed: {why}",)))
         return
+    if why := _spoilt(desk, branch):
+        _verdict(desk, action, Judgement(Verdict.UNMEASURED, (why,)))
+        return
     if twin := _twin(desk, branch):
         why = f"the same weights as {twin}, to the last bit: the declared change did nothing"
         _verdict(desk, action, Judgement(Verdict.REJECTED, (why,)))
         return
     said = desk.gate(desk.config.gate, seen_of(desk, action))
     if isinstance(said, Judgement):
-        _verdict(desk, action, said)
+        _verdict(desk, action, replace(said, reasons=(*said.reasons, *_without_control(desk, action))))
     else:
         _look(desk, action, said)
+
+
+def _spoilt(desk: Desk, branch: Branch) -> str:
+    """Why nothing can be said of a child: its control is not what its training left, so that nobody knows what more steps alone do. The parent in
+    its place would be the weaker yardstick, and who spoils a control would gain by it."""
+    control = desk.ledger.control()
+    if control is None or control.name == branch.name or control.judgement is None:
+        return ""
+    failed = [c for c in control.judgement.checks if c.status is Status.FAILED and c.name.startswith("integrity.")]
+    if control.judgement.verdict is not Verdict.INVALID or not failed:
+        return ""
+    return f"the control {control.name} is no yardstick ({failed[0].name}: {failed[0].reason}); the next round trains another"
+
+
+def _without_control(desk: Desk, action: Judge) -> tuple[str, ...]:
+    """What a reader of a verdict must know where a child was not held against its control."""
+    control = desk.ledger.control()
+    if control is None or control.judgement is None or control.name in (action.branch, action.against):
+        return ()
+    found = control.judgement
+    why = f"{found.verdict}" if found.difference is None else f"{found.verdict}, {found.difference:+.3f}"
+    return (
+        f"held against {action.against}, not the control {control.name} ({why}): what more steps alone do is in it",
+    )
 
 
 def _twin(desk: Desk, branch: Branch) -> str:
@@ -131,16 +168,42 @@ def _subject(desk: Desk, name: str, against: str | None) -> Subject:
         base_weights=desk.branches.began_with(name),
         training=desk.frame(name),
         recorded={
-            **_record(desk.ledger.weights.get(name, ""), desk.ledger.records.get(name, "")),
+            **_recorded(desk.ledger, name),
+            **(_of_sources(branch, lambda source: _recorded(desk.ledger, source)) if against is not None else {}),
             **dict.fromkeys(edited, branch.commit),
         },
-        found=_record(desk.branches.ended_with(name), desk.branches.record(name)),
+        found={
+            **_found(desk, name),
+            **(_of_sources(branch, lambda source: _found(desk, source)) if against is not None else {}),
+        },
         **more,
     )
 
 
-def _record(weights: str, run: str) -> dict[str, str]:
-    return {name: digest for name, digest in (("weights", weights), ("training run", run)) if digest}
+def _recorded(ledger: Ledger, name: str) -> dict[str, str]:
+    """Digests of what a branch's training left, taken when it had ended."""
+    known = {
+        "weights": ledger.weights.get(name, ""),
+        "training run": ledger.records.get(name, ""),
+        "tokenizer or settings": ledger.asked.get(name, ""),
+    }
+    return {what: digest for what, digest in known.items() if digest}
+
+
+def _found(desk: Desk, name: str) -> dict[str, str]:
+    """The same, taken now."""
+    branches = desk.branches
+    return {
+        "weights": branches.ended_with(name),
+        "training run": branches.record(name),
+        "tokenizer or settings": branches.asked_with(name),
+    }
+
+
+def _of_sources(branch: Branch, digests: Callable[[str], Mapping[str, str]]) -> dict[str, str]:
+    """Of the branches that this one's weights come from: what was wrong there is wrong here."""
+    names = sources_of(branch.proposal.change) if branch.proposal else ()
+    return {f"{what} ({source})": digest for source in names for what, digest in digests(source).items()}
 
 
 def _changeable(files: Mapping[str, str]) -> dict[str, str]:
@@ -190,12 +253,14 @@ def _look(desk: Desk, action: Judge, ask: Ask) -> None:
     desk.commit(Fact("looked", payload), rows=rows)
 
 
-def measured_rows(desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int) -> list[dict[str, Any]]:
+def measured_rows(
+    desk: Desk, run: Any, split: str, tasks: Any, samples: int, seed: int, *, untrained: bool = False
+) -> list[dict[str, Any]]:
     """Fresh rollouts, paid from the lab's budget: booked with the event that follows."""
     desk.harness.restore(desk.ledger.branches[run.name].commit, run.name)
     ticket = desk.run.ledger.reserve("measure", evaluations=0, tokens=0)
     try:
-        rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed)
+        rows = desk.measurer.measure(run, split=split, tasks=tasks, samples=samples, seed=seed, untrained=untrained)
     except BaseException:
         desk.run.ledger.release(ticket)
         raise

@@ -111,6 +111,8 @@ def _keep(desk: Desk, name: str, one: Trained, cost: dict[str, float]) -> None:
         "cost": cost,
         "weights": desk.branches.ended_with(name),
         "record": desk.branches.record(name),
+        "asked": desk.branches.asked_with(name),
+        "checkpoints": desk.branches.saved(name, desk.ledger.checkpoints.get(name, {})),
         "timing": {"minutes": one.minutes - desk.ledger.minutes.get(name, 0.0)},
         "round": round_,
     }

@@ -31,6 +31,7 @@ from typing import Any
 
 from coevo.errors import StoreError
 from coevo.gate.types import Calibration, Look, Verdict
+from coevo.lab.baseline import Baseline, baseline_of
 from coevo.lab.proposals import proposal_of
 from coevo.lab.records import calibration_of, diagnosis_of, judgement_of, look_of
 from coevo.lab.types import Branch, BranchState, Family, Proposal
@@ -88,6 +89,10 @@ class Ledger:
     """Digest of each branch's weights, taken when they were written."""
     records: Mapping[str, str] = field(default_factory=dict)
     """Digest of each branch's training run, taken with it."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """Digest of what each branch's policy is asked with beside its weights (tokenizer, templates, settings), taken with it."""
+    checkpoints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Digests of each branch's checkpoints by step, taken when they were first seen: later branches may begin with them."""
     minutes: Mapping[str, float] = field(default_factory=dict)
     """Of training; measured, so no decision rests on it."""
     trouble: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +101,8 @@ class Ledger:
     """The branch that the next round changes; empty before the first was made."""
     calibration: Calibration | None = None
     calibrated: bool = False
+    base: Baseline | None = None
+    """The calibrated parent against the base weights."""
     round: Round | None = None
     rounds: int = 0
     """Ended."""
@@ -204,6 +211,11 @@ def _trained(ledger: Ledger, data: Data) -> Ledger:
         steps={**ledger.steps, name: data["step"]},
         weights={**ledger.weights, name: data["weights"]},
         records={**ledger.records, name: data.get("record", "")},
+        asked={**ledger.asked, name: data.get("asked", "")},
+        checkpoints={
+            **ledger.checkpoints,
+            name: {**data.get("checkpoints", {}), **ledger.checkpoints.get(name, {})},
+        },
         minutes={**ledger.minutes, name: ledger.minutes.get(name, 0.0) + data["timing"]["minutes"]},
     )
 
@@ -225,7 +237,8 @@ def _diagnosed(ledger: Ledger, data: Data) -> Ledger:
 
 def _calibrated(ledger: Ledger, data: Data) -> Ledger:
     found = data["calibration"]
-    return replace(ledger, calibrated=True, calibration=calibration_of(found) if found else None)
+    base = baseline_of(data.get("base"))
+    return replace(ledger, calibrated=True, calibration=calibration_of(found) if found else None, base=base)
 
 
 def _opened(ledger: Ledger, data: Data) -> Ledger:

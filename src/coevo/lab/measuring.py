@@ -52,8 +52,11 @@ class Measurer(Protocol):
         """The same of the report's tasks, which no branch is selected by: what of it a training run comes upon, it comes upon alone."""
         ...
 
-    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
-        """`samples` fresh rollouts of a branch's policy (its training run's folder) on each task: evidence rows of that split."""
+    def measure(
+        self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int, untrained: bool = False
+    ) -> Rows:
+        """`samples` fresh rollouts of a branch's policy (its training run's folder) on each task: evidence rows of that split. `untrained`: of the
+        weights that it began with."""
         ...
 
 
@@ -132,7 +135,9 @@ class ToyMeasurer:
     def decoys(self) -> Mapping[str, tuple[str, ...]]:
         return {}
 
-    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
+    def measure(
+        self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int, untrained: bool = False
+    ) -> Rows:
         from coevo.training.rewards import reward_of
         from coevo.training.toy import weights_of
         from coevo.training.toy_edits import Edits
@@ -141,7 +146,7 @@ class ToyMeasurer:
         from coevo.training.types import Scored
 
         with Run.open(run, write=False) as opened:
-            recipe, weights = Setup.read(opened).recipe, weights_of(opened)
+            recipe, weights = Setup.read(opened).recipe, weights_of(opened, 0 if untrained else None)
         states = {state.name: state for state in STATES}
         asked = recipe.episode.model_copy(update={"temperature": self.temperature})
         edits, rows = Edits(recipe.model_copy(update={"episode": asked})), []
@@ -289,7 +294,9 @@ class EngineMeasurer:
     def decoys(self) -> Mapping[str, tuple[str, ...]]:
         return answers_of(self.known[name] for name in self.by_split["report"])
 
-    def measure(self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int) -> Rows:
+    def measure(
+        self, run: Path, *, split: str, tasks: Sequence[str], samples: int, seed: int, untrained: bool = False
+    ) -> Rows:
         from coevo.engines.opening import open_engine
         from coevo.episodes.running import run_episodes
         from coevo.episodes.types import Start
@@ -301,7 +308,7 @@ class EngineMeasurer:
         folder = run / checkpoints.FOLDER
         saved = checkpoints.found(run)
         with closing(open_engine(setup.weights, setup.recipe.engine, folder=folder, notify=self.notify)) as engine:
-            if saved:
+            if saved and not untrained:
                 engine.load(checkpoints.pick(run).state, with_optimizer=False)
             rollouts = run_episodes(
                 engine, orders, self._episode(engine), pool=self.pool, tasks=dict(self.known), seed=seed, step=0

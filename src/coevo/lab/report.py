@@ -8,6 +8,7 @@ from typing import Any
 
 from coevo.errors import StoreError
 from coevo.lab import picture
+from coevo.lab.baseline import NAME, against_base, baseline_of
 from coevo.lab.designing import told
 from coevo.lab.judging import why_of
 from coevo.lab.ledger import KINDS, Ledger, fold
@@ -108,36 +109,21 @@ def rows_of(ledger: Ledger, number: int) -> list[dict[str, Any]]:
 
 
 def _final(last: dict[str, Any], config: LabConfig) -> dict[str, Any]:
-    """The final branch against the start on the report split: a paired interval over tasks, made once."""
+    """The final branch against the start, and against the base weights, on the report split: paired intervals over tasks, made once."""
     found = {name: last.get(name) for name in ("final", "start", "why")}
     samples = last.get("samples")
     if not samples:
         return found
-    from statistics import fmean
-
-    from coevo.stats import bootstrap_ci
-
-    means = {
-        arm: {
-            t: fmean(v for v in values if v is not None)
-            for t, values in tasks.items()
-            if any(v is not None for v in values)
-        }
-        for arm, tasks in samples.items()
-    }
-    start, final = means[last["start"]], means[last["final"]]
-    tasks = [task for task in start if task in final]
-    if len(tasks) < 2:
+    final, start = samples[last["final"]], samples[last["start"]]
+    base = against_base(last["final"], samples[NAME], final, seed=config.seed) if NAME in samples else None
+    found["base"] = base and base.to_dict()
+    if last["final"] == last["start"] or (moved := against_base(last["final"], start, final, seed=config.seed)) is None:
         return found
-    interval = bootstrap_ci([final[t] - start[t] for t in tasks], seed=config.seed)
     return {
         **found,
-        "truth_start": fmean(start[t] for t in tasks),
-        "truth_final": fmean(final[t] for t in tasks),
-        "difference": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "tasks": len(tasks),
+        "truth_start": moved.base,
+        "truth_final": moved.base + moved.difference,
+        **{name: getattr(moved, name) for name in ("difference", "low", "high", "tasks")},
     }
 
 
@@ -219,7 +205,8 @@ def _headline(final: dict[str, Any]) -> list[str]:
         said = final.get("why") or "it could not be measured"
         if not final.get("final"):
             return [f"The best branch and the start were not compared on the report tasks yet: {said}."]
-        return [f"Final branch: {final['final']}. The final branch and the start were not compared: {said}."]
+        said = f"Final branch: {final['final']}. The final branch and the start were not compared: {said}."
+        return [said, *_against_base(final)]
     again = ""
     if final["reports"] > 1:
         again = (
@@ -230,8 +217,18 @@ def _headline(final: dict[str, Any]) -> list[str]:
             f"Final branch {final['final']} against the start {final['start']}, on {final['tasks']} report tasks that no choice rests on: "
             f"truth {final['truth_start']:.4f} -> {final['truth_final']:.4f}, {moved(final)} (95 % bootstrap interval over tasks; fresh samples of both).{again}"
         ),
+        *_against_base(final),
         "The final policy was trained for more steps than the start; what more steps alone do stands in the rows `continue` below.",
     ]
+
+
+def _against_base(final: dict[str, Any]) -> list[str]:
+    """Whether all the training has made anything better than the model that nobody had trained."""
+    base = baseline_of(final.get("base"))
+    if base is None:
+        return []
+    said = f"On the same {base.tasks} tasks the base weights, untrained, have {base.base:.4f}: {base.branch} is at {base.difference:+.4f} [{base.low:+.4f}, {base.high:+.4f}] to them"
+    return [said + (", worse than before any training." if base.spoilt else ".")]
 
 
 def _gate(calibration: dict[str, Any] | None) -> list[str]:

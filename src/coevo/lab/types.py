@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from coevo.diagnostics.types import Diagnosis
 from coevo.gate.types import Calibration, Judgement
+from coevo.lab.baseline import Baseline
 from coevo.skills.types import Skill
 
 
@@ -154,6 +155,8 @@ class Brief:
     """Harness files that may change, by path -> text: rewards, filters, diagnostics."""
     escalation: str = ""
     """After three failed rounds: what to try now."""
+    base: Baseline | None = None
+    """The parent against the base weights, where that was measured."""
     returned: tuple[str, ...] = ()
     """Why earlier proposals of this round came back."""
     terms: tuple[Mapping[str, Any], ...] = ()

@@ -24,8 +24,9 @@ OWN = "policy"
 
 
 def training_data(config: GateConfig, seen: Seen) -> Check:
-    """No prompt of the child's training that was not its parent's holds (nearly all of) an answer; and what the policy wrote, in responses and in
-    its own searches, hits on no more answers than a policy finds alone: `FOUND_ALONE` of them, or as many as of the decoys."""
+    """No prompt of the child's training holds (nearly all of) an answer, whether or not its parent's did, too: who learns a leak faster is not better.
+    And what the policy wrote, in responses and in its own searches, hits on no more answers that its parent had not than a policy finds alone:
+    `FOUND_ALONE` of them, or as many as of the decoys."""
     frame = seen.child.training
     if not seen.answers:
         lacking = "answers" in seen.promised
@@ -40,10 +41,10 @@ def training_data(config: GateConfig, seen: Seen) -> Check:
             return failed(f"the texts of the child's training are missing: {e}")
         given, found = set(), _by_program(frame, finder)
     before = _before(seen, finder)
-    given = (given - before[0]) & seen.answers.keys()
+    given &= seen.answers.keys()
     if given:
         return failed(f"training prompts hold answers of {_some(given)}", tasks=len(given))
-    new, alone = (found - before[1]) & seen.answers.keys(), (found - before[1]) & seen.decoys.keys()
+    new, alone = (found - before) & seen.answers.keys(), (found - before) & seen.decoys.keys()
     if len(new) >= 2 and len(new) > FOUND_ALONE * len(seen.answers) and not _as_often(seen, len(new), len(alone)):
         of = f", of {len(seen.decoys)} decoys {len(alone)}" if seen.decoys else ""
         return failed(f"the policy wrote answers of {len(new)} tasks{of}: {_some(new)}", tasks=len(new))
@@ -66,15 +67,15 @@ def _as_often(seen: Seen, new: int, alone: int) -> bool:
     return float(found.pvalue) > LEVEL
 
 
-def _before(seen: Seen, finder: Finder) -> tuple[set[str], set[str]]:
-    """What the parent's training held already, which its own gate was to judge."""
+def _before(seen: Seen, finder: Finder) -> set[str]:
+    """What the policy wrote in the parent's training already, which its own gate was to judge."""
     frame = seen.parent.training
     if frame is None:
-        return set(), set()
+        return set()
     try:
-        return _tasks(frame, finder)
+        return _tasks(frame, finder)[1]
     except UsageError:
-        return set(), _by_program(frame, finder)
+        return _by_program(frame, finder)
 
 
 def _tasks(frame: Frame, finder: Finder) -> tuple[set[str], set[str]]:

@@ -112,7 +112,7 @@ class Playbook:
             change = Change(
                 sets=idea.sets, bundle="each of them alone was held back by another", ablation=tuple(idea.sets)
             )
-        if not self.blind and (spoilt := spoilt_by(brief.diagnosis)):
+        if not self.blind and (spoilt := spoilt_by(brief)):
             change = Change(
                 sets=idea.sets,
                 weights={"from": "base"},
@@ -223,10 +223,12 @@ def _family(sets: Sets) -> Family:
     return known.get(first[0], Family.HYPERPARAMETER)
 
 
-def spoilt_by(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Diagnostics that say that training has made the policy worse than it was, or has left nothing to explore with: a change does better
+def spoilt_by(brief: Brief) -> tuple[str, ...]:
+    """What says that training has made the policy worse than it was, or has left nothing to explore with: a change does better
     from the base weights than from there."""
-    return tuple(f.diagnostic for f in diagnosis.findings if f.diagnostic in _SPOILT and f.level is Level.CRITICAL)
+    measured = (f"{brief.base.told()}",) if brief.base is not None and brief.base.spoilt else ()
+    found = brief.diagnosis.findings
+    return (*measured, *(f.diagnostic for f in found if f.diagnostic in _SPOILT and f.level is Level.CRITICAL))
 
 
 def _may(brief: Brief, idea: _Idea) -> bool:
