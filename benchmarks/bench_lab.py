@@ -189,9 +189,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--parallel", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=60)
     given = parser.parse_args()
-    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 80)
+    whole = (given.seeds, given.rounds, given.steps) == (30, 6, 60)
     docs = ROOT / "docs" / "results" if whole else None
     code = 0
     if given.only != "mini":
