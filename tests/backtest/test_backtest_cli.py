@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 
@@ -42,15 +43,17 @@ def test_reward_filter_and_limit(coevo, runs) -> None:
         else told["after"]["order"]
     )
     code, out, _ = coevo(runs["good0"], "--reward", "parts={metaevolve: 1}")
-    assert code == 0 and "the parent handed back" in out and "recomputes_recorded: 1" in out
+    assert code == 0 and "the parent handed back" in out and "recomputes_recorded: 1 (share" in out
+    assert "prediction: " in out and "Above 0 it pays more for what is truly better" in out
     code, out, _ = coevo(
         runs["good0"], "--reward", "tolerance=0.02", "--advantage", "best_of_k", "--filter", "snr", "--json"
     )
     assert code == 0 and json.loads(out)["after"]["kept_groups"] < json.loads(out)["before"]["kept_groups"]
     code, out, _ = coevo(runs["good0"], "--filter", "top_uncertain", "--filter", "share=0.5")
-    assert code == 0 and "bias: " in out and "hard" in out
+    assert code == 0 and "bias: " in out and "hard" in out and "above 1 it drops the groups that teach least" in out
     code, out, _ = coevo(runs["good0"], "--max-tokens", "100")
-    assert code == 0 and "saved_share: " in out
+    assert code == 0 and "saved_share: " in out and "less share of rollouts of true gain cut" in out
+    assert not re.search(r"\d\.\d{7}", out), "no float noise"
 
 
 def test_branches(coevo, runs) -> None:

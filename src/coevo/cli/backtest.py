@@ -150,87 +150,64 @@ def _reward(found: RewardBacktest) -> None:
     ]
     rows.append(("order against truth", found.order.before.score, found.order.after.score))
     output.print_table(("", "recorded", "proposed"), _rounded(rows))
-    headers = ("rollouts that", "count", "reward", "proposed", "advantage", "proposed")
+    headers = ("rollouts that are, or have", "count", "reward, recorded", "proposed", "advantage, recorded", "proposed")
     cells = [
         (one.about, one.rollouts, one.reward_before, one.reward_after, one.advantage_before, one.advantage_after)
         for one in found.behaviours
     ]
     output.print_table(headers, _rounded(cells))
     _notes(found.notes, found.reasons)
-    facts = {
-        "compared": f"{found.compared} of {found.rollouts} rollouts",
-        "groups": found.groups,
-        "revived": found.revived,
-        "died": found.died,
-    }
-    pairs = {"mended_pairs": found.order.mended, "broken_pairs": found.order.broken}
-    output.print_facts({**facts, **pairs, "recomputes_recorded": found.agreement, "prediction": found.prediction})
+    facts = {"compared": f"{found.compared} of {found.rollouts} rollouts", "groups": found.groups}
+    facts |= {"revived": found.revived, "died": found.died}
+    facts |= {"mended_pairs": found.order.mended, "broken_pairs": found.order.broken}
+    facts["recomputes_recorded"] = found.agreement
+    rise = found.before.on_gains is not None and found.after.on_gains is not None
+    _facts(facts, found.prediction, REWARD if rise else LIVE)
 
 
 def _filter(found: FilterBacktest) -> None:
-    output.print_table(("tasks", "mean from", "to", "groups", "kept"), _rounded(found.bands))
+    about = "truth" if found.truth_all is not None else "reward"
+    output.print_table(("tasks", f"mean {about} from", "to", "groups", "kept"), _rounded(found.bands))
     rows = [
         (name, getattr(found, f"{name}_all"), getattr(found, f"{name}_kept")) for name in ("spread", "reward", "truth")
     ]
-    output.print_table(("mean", "of all", "of kept"), _rounded(rows))
+    output.print_table(("mean of a group's", "over all", "over kept"), _rounded(rows))
     _notes(found.notes)
-    output.print_facts(
-        {
-            "groups": found.groups,
-            "kept": found.kept,
-            "dead": found.dead,
-            "live_dropped": found.live_dropped,
-            "kept_share": found.kept_share,
-            "recorded_kept": found.recorded_kept,
-            "variance_kept": found.variance_kept,
-            "bias": found.bias,
-        }
-    )
+    names = ("groups", "kept", "dead", "live_dropped", "kept_share", "recorded_kept", "variance_kept", "bias")
+    _facts({name: getattr(found, name) for name in names}, found.prediction, FILTER)
 
 
 def _limit(found: LimitBacktest) -> None:
     rows = [(cut.name, cut.rollouts, cut.cut, cut.share) for cut in (found.all, found.rewarded, found.true)]
-    output.print_table(("rollouts", "count", "cut", "share"), _rounded(rows))
+    output.print_table(("rollouts", "count", "cut", "share cut"), _rounded(rows))
     _notes(found.notes)
-    output.print_facts(
-        {
-            "limit": found.limit,
-            "tokens": found.tokens,
-            "tokens_saved": found.tokens_saved,
-            "saved_share": found.saved_share,
-        }
-    )
+    facts = {"limit": found.limit, "tokens": f"{found.tokens:,.0f}", "tokens_saved": f"{found.tokens_saved:,.0f}"}
+    lost = "rollouts of true gain" if found.true.rollouts else "rewarded rollouts"
+    _facts({**facts, "saved_share": found.saved_share}, found.prediction, LIMIT.format(lost))
 
 
 def _rule(found: RuleBacktest) -> None:
     rows = [(c.branch, c.known, sum(c.fired), len(c.looks), c.first, c.share_left) for c in found.courses]
-    output.print_table(("branch", "known", "fired", "looks", "first at step", "share still to come"), _rounded(rows))
+    output.print_table(
+        ("branch", "known to be", "fired at", "of looks", "first at step", "share of the run still to come"),
+        _rounded(rows),
+    )
     _notes((), {f"{id} says nothing": count for id, count in found.unknown.items()})
     s = found.separation
-    output.print_facts(
-        {"rule": found.rule, "hits": len(found.hits), "false_alarms": len(found.false_alarms), "auc": s.auc, "p": s.p}
-    )
+    facts = {"rule": found.rule, "hits": len(found.hits), "false_alarms": len(found.false_alarms), "p": s.p}
+    _facts({**facts, "auc": s.auc}, s.auc, SEPARATION)
 
 
 def _diagnostic(found: DiagnosticBacktest) -> None:
-    output.print_table(("branch", "known", "value", "level", "note"), _rounded(found.table.entries))
+    output.print_table(("branch", "known to be", "value", "level", "note"), _rounded(found.table.entries))
     strongest = sorted(found.correlations, key=lambda id: -abs(found.correlations[id]))[:5]
     if strongest:
         rows = [(id, found.correlations[id], found.aucs.get(id)) for id in strongest]
         output.print_table(("nearest diagnostic", "rank correlation", "its auc"), _rounded(rows))
     s = found.separation
-    output.print_facts(
-        {
-            "diagnostic": found.table.diagnostic,
-            "good": s.good,
-            "bad": s.bad,
-            "auc": s.auc,
-            "p": s.p,
-            "missed_by_others": len(found.missed),
-            "partial_auc": found.partial_auc,
-            "note": found.note,
-        }
-    )
+    facts = {"diagnostic": found.table.diagnostic, "good": s.good, "bad": s.bad, "auc": s.auc, "p": s.p}
+    facts |= {"missed_by_others": len(found.missed), "partial_auc": found.partial_auc, "note": found.note}
+    _facts(facts, s.auc, SEPARATION)
 
 
 def _admission(found: Admission) -> None:
@@ -245,7 +222,10 @@ def _screening(found: Screening) -> None:
     output.print_table(("term", "auc", "p", "warn", "critical"), _rounded(rows))
     if not found.tried:
         print("nothing can be screened without a good and a bad branch: --branch good=SOURCE --branch bad=SOURCE")
-    output.print_facts({"tried": found.tried, "holding": sum(one.p <= 0.05 for one in found.best)})
+    holding = sum(one.p <= 0.05 for one in found.best)
+    output.print_facts(
+        {"tried": f"{found.tried} terms", "holding": f"{holding} (p at most 0.05, of the best of all tried)"}
+    )
 
 
 def _notes(notes: Any, reasons: Any = None) -> None:
@@ -255,10 +235,49 @@ def _notes(notes: Any, reasons: Any = None) -> None:
         print(f"note: {note}")
 
 
+def _facts(facts: dict[str, Any], prediction: float | None, means: str) -> None:
+    """Numbers to four digits, each with what it is of; at last the one that is held against what comes of the change, in a sentence."""
+    for name, value in facts.items():
+        if value is not None:
+            shown = f"{value:.4g}" if isinstance(value, float) else value
+            print(f"{name}: {shown}{f' ({MEANS[name]})' if name in MEANS else ''}")
+    print(f"prediction: {'unknown' if prediction is None else f'{prediction:.4g}'} ({means})")
+
+
 def _rounded(rows: Any) -> list[list[Any]]:
     return [[round(cell, 4) if isinstance(cell, float) else cell for cell in row] for row in rows]
 
 
+MEANS = {
+    "revived": "dead groups, in which all are paid alike, that would give a signal again",
+    "died": "live groups that would be dead",
+    "mended_pairs": "of one group, which the recorded reward had the wrong way round against truth, and the proposed one has not",
+    "broken_pairs": "the other way round",
+    "recomputes_recorded": "share of the recorded rewards that this code computes again, to 1e-9; under 1 trust the rest less",
+    "kept": "groups that the filter lets through",
+    "dead": "groups without a spread of rewards",
+    "live_dropped": "groups with one, which it drops",
+    "kept_share": "of the groups",
+    "recorded_kept": "share of the groups that were kept then",
+    "variance_kept": "share of the squared deviations of rewards within groups that is left to learn from",
+    "bias": "mean reward of what is kept less that of all: a curve of kept rewards would lie so much too high",
+    "saved_share": "of all tokens sampled",
+    "hits": "bad branches on which it fired",
+    "false_alarms": "good ones",
+    "auc": "chance that a bad branch lies on the bad side of a good one; 0.5: it tells nothing",
+    "p": "chance of such a separation, or a better one, were outcomes dealt out by lot",
+    "missed_by_others": "bad branches that no existing diagnostic caught",
+    "partial_auc": "the same with those alone for the bad ones",
+}
+"""What a number is of."""
+REWARD = (
+    "in -1 to 1: rise of the share of upward weight that lies on rollouts of true gain. Above 0 it pays more for what is truly better; "
+    "what a policy would learn from it, only training tells"
+)
+LIVE = "in -1 to 1: rise of the share of groups that give a signal; truth, or the parent's fitness, is not known, so whether it pays for the right thing is not told"
+FILTER = "share of the signal that is kept over share of the groups: above 1 it drops the groups that teach least, under 1 those that teach most"
+LIMIT = "in -1 to 1: share of tokens saved less share of {} cut. Above 0 it saves more than it costs, if replies stay as they are"
+SEPARATION = "the auc: how well it tells bad branches from good ones; p says whether that can be luck"
 _TITLES = {
     "dead_groups": "dead groups",
     "kept_groups": "groups kept by the filter",
