@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from coevo.diagnostics.diagnose import diagnose
 from coevo.diagnostics.registry import shipped
@@ -52,6 +53,19 @@ def checked(child: Frame, parent: Frame | None) -> Check:
 def test_a_healthy_child_passes() -> None:
     assert checked(training(1), training(2)).status is Status.PASSED
     assert checked(training(1), None).status is Status.PASSED
+
+
+def test_rollouts_are_diagnosed_once_for_all_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate asks before each look and each verdict; of the same rows the answer is the same."""
+    from coevo.diagnostics import diagnose as module
+
+    asked: list[int] = []
+    monkeypatch.setattr(module, "diagnose", lambda frame: asked.append(frame.rows) or diagnose(frame))
+    child, parent = training(1), training(2, leak=True)
+    found = [checked(child, parent) for _ in range(3)]
+    assert len(asked) == 2 and found[0] == found[1] == found[2]
+    half = np.arange(child.rows) % 2 == 0
+    assert checked(child.where(half), parent) and asked[2:] == [int(half.sum())], "other rows are asked anew"
 
 
 def test_a_reward_that_orders_replies_badly_makes_no_gain_unreal() -> None:

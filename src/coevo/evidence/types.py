@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,9 @@ WORDS = (
 
 TEXTS = ("prompt", "response")
 """Not held in memory."""
+
+
+T = TypeVar("T")
 
 
 class Words(NamedTuple):
@@ -147,6 +150,13 @@ class Frame:
         codes, values = self.words("unmeasured_reason")
         empty = values.index("") if "" in values else -1
         return np.isfinite(self.numbers("reward")) & ((codes == -1) | (codes == empty))
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """`make()`, which is a function of these rows alone: they never change, so that it is computed once under this name."""
+        known: dict[str, Any] = self.__dict__.setdefault("_once", {})
+        if name not in known:
+            known[name] = make()
+        return known[name]
 
     def where(self, mask: np.ndarray) -> Frame:
         """The rows for which `mask` (bool of (rows,)) holds."""

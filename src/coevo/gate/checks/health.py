@@ -87,7 +87,8 @@ def measured(config: GateConfig, seen: Seen) -> Check:
     return passed("enough samples of both arms are measured")
 
 
-def _critical(frame: Frame) -> list[Finding]:
+def _critical(frame: Frame) -> tuple[Finding, ...]:
+    """Asked at every look and verdict, of the same rollouts."""
     from coevo.diagnostics.diagnose import diagnose
 
-    return list(diagnose(frame).at(Level.CRITICAL))
+    return frame.once("gate.health.critical", lambda: diagnose(frame).at(Level.CRITICAL))
