@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coevo.config import parse
+from coevo.errors import GateBlocked
 from coevo.gate.types import Ask, Judgement, Seen, Verdict
+from coevo.lab.apart import require_own_tests
 from coevo.lab.branches import Branches
 from coevo.lab.designing import unsound
 from coevo.lab.driver import new_lab, read_lab, run_lab
 from coevo.lab.harness import Harness
 from coevo.lab.types import Branch, BranchState, Change, Family
 from coevo.runs import Run
+from coevo.tasks.loader import load_task
 from coevo.training.opening import KIND, Setup
 from coevo.training.settings import Recipe
 from tests.lab.small_lab import Plan, config, proposal
@@ -113,3 +119,35 @@ def test_what_a_child_gains_over_its_parent_is_not_said_of_the_change_alone(tmp_
     with Run.open(path, write=False) as run:
         (event,) = run.events(kinds=("skills",))
     assert [use["control"] for use in event.payload["uses"]] == [-0.04]
+
+
+# Tasks
+
+
+def task(folder: Path, tests: Sequence[Mapping[str, Any]], *, spaces: str = "") -> Any:
+    """A task that is what its tests say."""
+    folder.mkdir(parents=True)
+    text = {"name": folder.name, "kind": "function", "entry": "solve", "statement": f"Task {folder.name}."}
+    (folder / "task.yaml").write_text(json.dumps(text))
+    (folder / "program.py").write_text("def solve(n):\n    return n\n")
+    lines = (json.dumps(one, separators=(f",{spaces}", f":{spaces}")) for one in tests)
+    (folder / "tests.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    return load_task(str(folder), lazy=True)
+
+
+def cases_of(factor: int, n: int = 20) -> list[dict[str, Any]]:
+    return [{"split": "hidden" if i else "public", "args": [i], "expected": i * factor} for i in range(n)]
+
+
+def test_a_gate_task_in_another_dress_is_not_trained_on(tmp_path: Path) -> None:
+    """Another name, statement and layout; tests in another order, called otherwise, public where they were hidden, and one of them exchanged."""
+    gate = task(tmp_path / "gate" / "triple", cases_of(3))
+    dressed = [{**one, "split": "public", "name": f"t{i}"} for i, one in enumerate(reversed(cases_of(3)))]
+    dressed[4] = {**dressed[4], "args": [99], "expected": 297}
+    same = task(tmp_path / "train" / "dressed", dressed, spaces=" ")
+    with pytest.raises(GateBlocked, match=r"'triple' of tasks\.gate and 'dressed' of tasks\.train"):
+        require_own_tests({"train": [same], "gate": [gate]})
+    require_own_tests({"gate": [gate, same]})
+    half = task(tmp_path / "train" / "half", [*cases_of(3)[:10], *cases_of(4)[10:]])
+    few = task(tmp_path / "train" / "few", cases_of(3, n=4))
+    require_own_tests({"train": [half, few], "gate": [gate]})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError
+from coevo.lab.apart import require_own_tests
 from coevo.lab.interventions import lean
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
@@ -21,9 +22,6 @@ from coevo.training.opening import Setup
 from coevo.training.settings import Recipe
 
 SPLITS = ("gate", "holdout", "report")
-
-TESTS = "tests.jsonl"
-"""Of a task's folder: its written tests."""
 
 TOY_VARIANTS = 8
 """Tasks of each split that look like one state of the toy world."""
@@ -182,22 +180,6 @@ class ToyMeasurer:
 
 
 # Engines
-
-
-def require_own_tests(splits: Mapping[str, Sequence[Any]]) -> None:
-    """Raise `GateBlocked` where tasks of two splits have the very same written tests: one task under two names, whatever else was edited."""
-    seen: dict[bytes, tuple[str, str]] = {}
-    for split, some in splits.items():
-        for task in some:
-            if TESTS not in task.source_files:
-                continue
-            digest = hashlib.sha256((task.folder / TESTS).read_bytes()).digest()
-            other, name = seen.setdefault(digest, (split, task.name))
-            if other != split:
-                raise GateBlocked(
-                    f"task {task.name!r} of tasks.{split} has the very tests of {name!r} in tasks.{other}: one task under two names. "
-                    "Take it out of one of them"
-                )
 
 
 def answers_of(tasks: Iterable[Any]) -> dict[str, tuple[str, ...]]:
