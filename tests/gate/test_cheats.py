@@ -208,6 +208,19 @@ def test_answers_that_the_policy_wrote_in_its_own_searches_are_no_leak() -> None
         training(prompt=prompt, state_source="search", depth=3),
     ):
         rejected_at_once("truth.training_data", subjects=arms(training=leaked), answers=answers)
+    tried = {
+        "task": "train-1",
+        "reward": 1.0,
+        "unmeasured_reason": "",
+        "response": "no",
+        "state_source": "policy",
+        "depth": 0,
+    }
+    rows = [{**tried, "prompt": "Make this better:\n\nreturn 1"}, {**tried, "prompt": f"Tried before:\n\n{prompt}"}]
+    seen = first(subjects=arms(training=frame_of(rows)), answers=answers)
+    assert not isinstance(next_step(CONFIG, seen), Judgement), (
+        "what it tried from a start is shown beside the start, and not always"
+    )
 
 
 @pytest.mark.usefixtures("healthy")

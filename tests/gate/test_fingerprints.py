@@ -31,3 +31,16 @@ def test_lines_in_common_are_no_leak() -> None:
 def test_any_answer_is_found_in_any_text(constants: list[int], around: str) -> None:
     answer = puzzle(constants)
     assert Finder({"t": fingerprints([answer])}).in_text(f"{around} \n{answer}\n {around}") == {"t"}
+
+
+def test_an_answer_of_common_pieces_is_found_by_all_of_it_and_not_by_the_line_that_is_its_own() -> None:
+    common = "if k == 0 : return n + 1 if k == 1 : return n * 2 if k == 2 : return n - 3 if k == 3 : return n % 7"
+    own = "if k == 4 : return n // 5"
+    answers = {f"task{i}": fingerprints([f"{common} return {i}"]) for i in range(4)} | {
+        "mine": fingerprints([f"{common} {own}"])
+    }
+    finder = Finder(answers)
+    assert "mine" in finder.in_text(f"a text with {common} {own} in it")
+    tail = " ".join(common.split()[-12:])
+    assert "mine" not in finder.in_text(f"{tail} {own}"), "what it does not share with many, and little else"
+    assert not finder.in_text(common)

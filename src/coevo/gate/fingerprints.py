@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 RUN = 13
 LEAST = 6
@@ -43,23 +43,28 @@ class Finder:
         for task, marks in answers.items():
             for mark in marks:
                 self._tasks.setdefault(mark, set()).add(task)
-        for mark in [mark for mark, tasks in self._tasks.items() if len(tasks) > SHARED]:
-            del self._tasks[mark]
-        self._size = Counter(
-            task for mark, tasks in self._tasks.items() if not mark.startswith("program:") for task in tasks
-        )
+        self._common = {mark for mark, tasks in self._tasks.items() if len(tasks) > SHARED}
+        self._whole = self._sizes(lambda mark: True)
+        self._own = self._sizes(lambda mark: mark not in self._common)
         self._runs = sorted({int(mark.split(":", 1)[0]) for mark in self._tasks if mark[:1].isdigit()})
 
+    def _sizes(self, counted: Callable[[str], bool]) -> Counter[str]:
+        words = [mark for mark in self._tasks if not mark.startswith("program:") and counted(mark)]
+        return Counter(task for mark in words for task in self._tasks[mark])
+
     def in_text(self, text: str) -> set[str]:
-        """Tasks of whose answers this text holds `COVERED` or more."""
+        """Tasks of whose answers this text holds `COVERED` or more: of all of it, and of what it does not share with many. Where little is its own,
+        a line or two would pass for the whole."""
         words = _words(text)
         marks = {mark for run in self._runs for mark in _hashes(words, run) if mark in self._tasks}
-        hits = Counter(task for mark in marks for task in self._tasks[mark])
-        return {task for task, count in hits.items() if count >= COVERED * self._size[task]}
+        whole = Counter(task for mark in marks for task in self._tasks[mark])
+        own = Counter(task for mark in marks - self._common for task in self._tasks[mark])
+        return {t for t, n in own.items() if n >= COVERED * self._own[t] and whole[t] >= COVERED * self._whole[t]}
 
     def of_program(self, program: str) -> set[str]:
         """Tasks of which the program of this id is an answer."""
-        return self._tasks.get(f"program:{program}", set())
+        mark = f"program:{program}"
+        return self._tasks.get(mark, set()) if mark not in self._common else set()
 
 
 def _words(text: str) -> list[str]:

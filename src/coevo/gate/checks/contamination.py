@@ -20,7 +20,7 @@ FOUND_ALONE = 0.1
 LEVEL = 0.01
 """Of the test that says it comes upon more of them than of the decoys: one-sided, Fisher's exact."""
 OWN = "policy"
-"""Start states (`state_source`) whose programs the policy wrote in its own searches."""
+"""Start states (`state_source`) of the policy's own searches: programs shown there it wrote itself, but for the one it started from."""
 
 
 def training_data(config: GateConfig, seen: Seen) -> Check:
@@ -79,18 +79,25 @@ def _before(seen: Seen, finder: Finder) -> set[str]:
 
 
 def _tasks(frame: Frame, finder: Finder) -> tuple[set[str], set[str]]:
-    """(tasks whose answers were put before the policy, ... that it wrote). A search's start program is its task's, not its own."""
+    """(tasks whose answers were put before the policy, ... that it wrote). In its own searches the first program is its task's; what it tried from
+    there is shown with it in some prompts and not in others, so of those prompts only what all of a task hold was given."""
     given: set[str] = set()
     found = _by_program(frame, finder)
+    first: dict[str, set[str]] = {}
     known: set[str] = set()
     for row in _rows(frame):
         prompt, response = str(row.get("prompt") or ""), str(row.get("response") or "")
         if prompt not in known:  # One prompt has many responses.
-            own = row.get("state_source") == OWN and (row.get("depth") or 0) > 0
-            (found if own else given).update(finder.in_text(prompt))
+            hits, task = finder.in_text(prompt), str(row.get("task") or "")
+            if row.get("state_source") != OWN:
+                given |= hits
+            else:
+                found |= hits
+                if not row.get("depth"):
+                    first[task] = first.get(task, hits) & hits
             known = {prompt} if len(known) > BATCH else known | {prompt}
         found |= finder.in_text(response)
-    return given, found
+    return given.union(*first.values()), found
 
 
 def _by_program(frame: Frame, finder: Finder) -> set[str]:
