@@ -298,7 +298,7 @@ def test_settings_that_can_promote_nothing_are_refused(tmp_path: Path) -> None:
 
 def test_a_report_that_a_kill_or_a_person_took_away_is_written_again(whole: Path, tmp_path: Path) -> None:
     """A kill between the last event and the report leaves a lab that is finished and has none."""
-    path = tmp_path / "lab"
+    path = tmp_path / os.fsdecode(b"no \xff text\n")  # Nor does an odd name keep it from being written.
     shutil.copytree(whole, path)
     before = json.loads((path / "artifacts" / "report.json").read_text())
     shutil.rmtree(path / "artifacts")

@@ -14,7 +14,6 @@ training (`plan_of`). One unit is an arm and a seed; a unit is a folder, and a f
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -35,6 +34,7 @@ from coevo.lab.interventions import resolved
 from coevo.lab.ledger import START
 from coevo.lab.measuring import Measurer, open_measurer, worth
 from coevo.lab.settings import LabConfig
+from coevo.lab.worker import die_with
 from coevo.runs import Run
 from coevo.streams import stream_seed
 from coevo.training.opening import Setup
@@ -321,22 +321,11 @@ def _units(config: ArmsConfig, out: Path, units: list[tuple[ArmName, int]]) -> A
         return
     plain = config.model_dump(mode="json")
     with ProcessPoolExecutor(
-        config.parallel, mp_context=get_context("spawn"), initializer=_die_with, initargs=(os.getpid(),)
+        config.parallel, mp_context=get_context("spawn"), initializer=die_with, initargs=(os.getpid(),)
     ) as pool:
         futures = [pool.submit(_apart, plain, arm, seed, str(folder(arm, seed))) for arm, seed in units]
         for future in as_completed(futures):
             yield future.result()
-
-
-def _die_with(parent: int) -> None:
-    """A worker ends when the process that asked for it does: killed with -9, it could not say so."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _apart(plain: dict[str, Any], arm: ArmName, seed: int, folder: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, ModelError, UsageError
+from coevo.errors import BudgetSpent, GateBlocked, InfrastructureError, ModelError, StoreError, UsageError
 from coevo.evolution.interrupts import FILE as STOP
 from coevo.lab.digests import array_digest, digest_of, folder_digest, manner_digest, weights_folder
 from coevo.lab.harness import Harness
@@ -113,6 +114,8 @@ class Branches:
             return self._found(path, spent=str(e))
         except ModelError:
             raise  # A server that is away says nothing of the branch: the lab stops, and goes on from here.
+        except StoreError as e:  # By itself the branch would train past its rung.
+            raise type(e)(str(e).replace(f"coevo resume {path}", f"coevo lab resume {self.lab}")) from e
         except (UsageError, GateBlocked, InfrastructureError) as e:
             return self._found(path, failed=f"{type(e).__name__}: {e}")
         if result is not None and result.stopped_by is StoppedBy.FAILED:
@@ -286,7 +289,7 @@ class Branches:
         return Trained(past.made - past.begin, state is State.FINISHED, cost, spent["minutes"], **more)
 
     def _apart(self, name: str, step: int, budget: Mapping[str, float | None]) -> Trained:
-        order = json.dumps({"branch": name, "step": step, "budget": dict(budget)})
+        order = json.dumps({"branch": name, "step": step, "budget": dict(budget), "parent": os.getpid()})
         done = subprocess.run(
             [sys.executable, "-m", "coevo.lab.worker", str(self.lab)],
             input=order.encode(),
@@ -294,7 +297,10 @@ class Branches:
             check=False,
         )
         try:
-            return Trained(**json.loads(done.stdout.decode().splitlines()[-1]))
+            data = json.loads(done.stdout.decode().splitlines()[-1])
+            if "error" in data:
+                raise StoreError(data["error"]) if data["stored"] else InfrastructureError(data["error"])
+            return Trained(**data)
         except (ValueError, TypeError, IndexError):
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
             raise InfrastructureError(

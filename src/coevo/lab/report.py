@@ -34,7 +34,7 @@ def write_report(run: Run, config: LabConfig, *, drawn: bool = False) -> tuple[d
         texts = {f"{FILE}.json": json.dumps(data, indent=2, default=str) + "\n", f"{FILE}.md": markdown(data)}
         for name, text in texts.items():
             part = run.artifacts / f".{name}"
-            part.write_text(text, encoding="utf-8")
+            part.write_text(text, encoding="utf-8", errors="backslashreplace")
             part.replace(run.artifacts / name)
     except OSError as e:
         raise StoreError(
