@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -412,6 +413,37 @@ def test_missing_more_often_in_one_arm_is_unmeasured() -> None:
     found, _ = judge(solver(), crashing)
     assert found.verdict is Verdict.UNMEASURED
     assert "depends on the arm" in found.reasons[0]
+
+
+def test_few_missing_may_be_just_what_failed() -> None:
+    """Twins; the child ends the sandbox where it would have failed, and no more often than the check of missing samples lets pass."""
+    parent = solver()
+
+    def gone(rows: Mapping[str, tuple[Any, ...]], most: int, *, failed: bool) -> dict[str, tuple[Any, ...]]:
+        found, left = {}, most
+        for i, (task, values) in enumerate(rows.items()):
+            mixed = 0 < sum(values) < len(values)
+            drop = left > 0 and (mixed if failed else i % 5 == 0)
+            left -= drop
+            at = values.index(0.0) if failed and drop else 0
+            found[task] = tuple(None if drop and k == at else v for k, v in enumerate(values))
+        return found
+
+    def alter(look: Look) -> Look:
+        return Look(look.split, look.number, gone(look.parent, 6, failed=False), gone(look.child, 12, failed=True))
+
+    bare = first(CONFIG)._replace(promised=())
+    verdicts = [judge(parent, solver(), seen=bare, alter=alter, seed=seed)[0] for seed in range(3)]
+    assert not any(found.verdict is Verdict.PROMOTED for found in verdicts)
+    assert any("may be what failed; counted so" in found.reasons[0] for found in verdicts), [
+        f.reasons for f in verdicts
+    ]
+
+    def few(look: Look) -> Look:
+        parent_has, child_has = (gone(arm, 6, failed=False) for arm in (look.parent, look.child))
+        return Look(look.split, look.number, parent_has, child_has)
+
+    assert judge(parent, solver(0.2), seen=bare, alter=few)[0].verdict is Verdict.PROMOTED
 
 
 def test_too_much_missing_is_unmeasured_whatever_the_score() -> None:

@@ -63,14 +63,21 @@ class Estimate(NamedTuple):
     tasks: int
 
 
-def cumulated(looks: Sequence[Look], tasks: Sequence[str]) -> np.ndarray:
-    """(tasks, looks): mean of the child's samples so far less the mean of the parent's; NaN until both arms have one."""
+def cumulated(looks: Sequence[Look], tasks: Sequence[str], *, worst: bool = False) -> np.ndarray:
+    """(tasks, looks): mean of the child's samples so far less the mean of the parent's; NaN until both arms have one. `worst`: as if each sample
+    that the child lacks were the least that was seen of anybody."""
+    least = min(
+        (v for x in looks for arm in (x.parent, x.child) for some in arm.values() for v in some if v is not None),
+        default=0.0,
+    )
     sums = np.zeros((2, len(tasks), len(looks)))
     counts = np.zeros_like(sums)
     for j, look in enumerate(looks):
         for arm, samples in enumerate((look.parent, look.child)):
             for i, task in enumerate(tasks):
                 known = [value for value in samples.get(task, ()) if value is not None]
+                if worst and arm:
+                    known += [least] * (len(samples.get(task, ())) - len(known))
                 sums[arm, i, j], counts[arm, i, j] = math.fsum(known), len(known)
     sums, counts = sums.cumsum(axis=2), counts.cumsum(axis=2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -189,6 +196,11 @@ def to_settle(config: GateConfig, plan: Plan, seen: Estimate, goal: float) -> in
         return None
     tasks = math.ceil((plan.drift(config.power) * seen.sd / distance) ** 2)
     return max(tasks, seen.tasks + 1) if tasks <= MOST_TASKS else None
+
+
+def lacking(looks: Sequence[Look]) -> int:
+    """Samples that the child lacks."""
+    return sum(counts_of(look.child)[1] for look in looks)
 
 
 def counts_of(samples: Mapping[str, tuple[float | None, ...]]) -> tuple[int, int]:
