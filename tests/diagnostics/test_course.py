@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coevo.diagnostics import course as c
+from coevo.diagnostics import student
 from coevo.evidence.rows import frame_of
 
 ROW = st.fixed_dictionaries(
@@ -96,3 +97,14 @@ def test_equal_rewards_have_no_spread_where_a_deviation_has() -> None:
 def test_a_series_is_thinned_with_both_ends() -> None:
     points = c.thinned(np.arange(1000.0), np.arange(1000.0))
     assert len(points) == c.POINTS and points[0] == (0.0, 0.0) and points[-1] == (999.0, 999.0)
+
+
+def test_quantiles_of_t_are_those_of_scipy() -> None:
+    from scipy import special
+
+    for degrees in (1, 1.3, 2, 2.5, 3, 7, 29.7, 60, 200, 499, 501, 5000, 1e6):
+        for level in (0.025, 0.5, 0.6, 0.9, 0.975, 0.995, 0.9995):
+            expected = float(special.stdtrit(degrees, level))
+            assert student.quantile(degrees, level) == pytest.approx(
+                expected, rel=1e-11, abs=1e-12 if level != 0.5 else 1e-9
+            )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coevo.diagnostics import student
 from coevo.diagnostics.types import Reading
 from coevo.evidence.types import Frame
 
@@ -176,9 +177,7 @@ def slope(course: Course) -> tuple[float, float]:
 
 def quantile_t(degrees: float, level: float = 0.975) -> float:
     """Quantile of Student's t."""
-    from scipy import special
-
-    return float(special.stdtrit(max(1.0, degrees), level))
+    return student.quantile(max(1.0, degrees), level)
 
 
 def smoothed(course: Course, width: int) -> Course:
