@@ -142,6 +142,19 @@ def test_unmeasured_is_no_zero_and_too_much_of_it_no_verdict() -> None:
     assert found(rollouts(n=11), rollouts(0.4, n=11)).verdict is Verdict.UNMEASURED
 
 
+def test_a_gain_must_hold_even_if_what_it_lacks_had_failed() -> None:
+    def lacks(rows: Rows, count: int) -> Rows:
+        failed = [row for row in rows if row["truth"] == 0.0]
+        for row in failed[:: len(failed) // count][:count]:
+            row |= {"truth": None, "unmeasured_reason": "timeout"}
+        return rows
+
+    twins = [found(rollouts(seed=s), lacks(rollouts(0.0001, seed=s), 6)) for s in range(40)]
+    assert any("may be those that failed; counted as 0" in twin.reasons[0] for twin in twins)
+    assert sum(twin.verdict is Verdict.PROMOTED for twin in twins) <= 4
+    assert found(rollouts(), lacks(rollouts(0.2), 4)).verdict is Verdict.PROMOTED
+
+
 def test_one_side_may_not_choose_its_rows() -> None:
     """The same policy twice: one side repeats what went well, or leaves out what did not, and says nothing of it."""
     a, b = rollouts(), rollouts(seed=7)

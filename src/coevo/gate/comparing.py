@@ -120,6 +120,8 @@ def compare(
     assert verdict is not None  # One look is the last.
     if verdict is Verdict.PROMOTED:
         why = f"a difference of {found.difference:+.4f} is no luck at level {alpha:g}"
+        if lost := _if_lacking_failed(config, plan, arms, tasks, metric, goal=worth, seed=seed):
+            verdict, why = Verdict.INCONCLUSIVE, lost
     if barred:
         verdict, why = Verdict.UNMEASURED, barred
     both = np.isfinite(differences)
@@ -146,6 +148,27 @@ def compare(
         to_settle=to_settle(config, plan, found, worth) if verdict is Verdict.INCONCLUSIVE else None,
         warnings=tuple(warnings),
     )
+
+
+def _if_lacking_failed(
+    config: GateConfig,
+    plan: Plan,
+    arms: Sequence[_Arm],
+    tasks: Sequence[str],
+    metric: str,
+    *,
+    goal: float | None,
+    seed: int,
+) -> str:
+    """Why B is not surely better: rows of it that were not measured may be just those that failed. "" where it is better even so."""
+    column = named(metric)
+    known = [column(arm.frame)[~has_reason(arm.frame)] for arm in arms]
+    least = min(float(values[np.isfinite(values)].min()) for values in known)
+    worst = means([arms[1].frame], tasks, column, lacking=least) - means([arms[0].frame], tasks, column)
+    verdict, _, _ = walk(config, plan, worst[:, None], goal=goal, seed=seed)
+    if verdict is Verdict.PROMOTED:
+        return ""
+    return f"samples that {arms[1].name} lacks may be those that failed; counted as {least:g}, its gain is not certain"
 
 
 def _opened(source: str | Path) -> Frame:

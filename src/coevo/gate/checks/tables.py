@@ -24,15 +24,19 @@ def frames_of(seen: Seen, arm: Literal["parent", "child"], split: str | None = N
     return [frame for frame in frames if frame is not None]
 
 
-def means(frames: Sequence[Frame], tasks: Sequence[str], column: Column) -> np.ndarray:
-    """float64 of (tasks,): mean of a column over the measured rows of each task, NaN without any."""
+def means(frames: Sequence[Frame], tasks: Sequence[str], column: Column, *, lacking: float | None = None) -> np.ndarray:
+    """float64 of (tasks,): mean of a column over the measured rows of each task, NaN without any. `lacking`: what a row that was not measured
+    counts as; None leaves it out."""
     place = {task: i for i, task in enumerate(tasks)}
     sums, counts = np.zeros(len(tasks)), np.zeros(len(tasks))
     for frame in frames:
         codes, names = frame.words("task")
         where = np.array([place.get(name, -1) for name in names] + [-1], dtype=np.int64)[codes]
         values = column(frame)
-        used = (where >= 0) & np.isfinite(values) & ~has_reason(frame)
+        good = np.isfinite(values) & ~has_reason(frame)
+        if lacking is not None:
+            values, good = np.where(good, values, lacking), np.ones(len(values), dtype=bool)
+        used = (where >= 0) & good
         sums += np.bincount(where[used], weights=values[used], minlength=len(tasks))
         counts += np.bincount(where[used], minlength=len(tasks))
     with np.errstate(invalid="ignore", divide="ignore"):
