@@ -356,7 +356,10 @@ def test_the_mean_of_what_a_filter_kept() -> None:
 
     def kept_twice(look: Look) -> Look:
         """Successes repeated until the count is right."""
-        filled = {t: tuple(sorted(vs, reverse=True)[: max(1, sum(map(bool, vs)))]) * 4 for t, vs in look.child.items()}
+        filled = {
+            t: tuple(sorted((v or 0.0 for v in vs), reverse=True)[: max(1, sum(map(bool, vs)))]) * 4
+            for t, vs in look.child.items()
+        }
         return look._replace(child={t: vs[:4] for t, vs in filled.items()})
 
     for alter in (kept_numbers, kept_rows, kept_twice):

@@ -40,7 +40,7 @@ ALLOWED: Mapping[str, str] = {
     "lr": "learning rate",
     "schedule": "of the learning rate",
     "warmup": "steps of it",
-    "epochs": "passes over a step's rows",
+    "epochs": "passes over a step's rows; groups x group_size x epochs may not grow over the first recipe's",
     "max_kl": "stop beyond this divergence",
     "groups": "start states per step; groups x group_size may not grow over the first recipe's",
     "group_size": "rollouts per start state",
@@ -257,6 +257,12 @@ def _require_bounds(after: Recipe, config: LabConfig) -> None:
         raise UsageError(
             f"groups = {after.groups} x group_size = {after.group_size} are more rollouts a step than the first recipe's {most}: a branch may "
             "not buy its gain. Lower the other one (a bundle)"
+        )
+    rows = config.recipe.groups * config.recipe.group_size * config.recipe.epochs
+    if after.groups * after.group_size * after.epochs > rows:
+        raise UsageError(
+            f"epochs = {after.epochs} over {after.groups} x {after.group_size} rollouts are more optimizer passes a step than the first recipe's "
+            f"{rows:,}: a branch may not buy its gain. Lower groups or group_size with it (a bundle)"
         )
 
 

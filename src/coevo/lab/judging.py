@@ -18,6 +18,7 @@ from coevo.lab.ledger import START, Ledger
 from coevo.lab.measuring import gate_row, samples_of
 from coevo.lab.records import look_dict
 from coevo.lab.rounds import Calibrate, Judge
+from coevo.lab.spending import of_branch, overspent
 from coevo.lab.types import Branch, BranchState, Family
 from coevo.runs import Run
 from coevo.streams import stream_seed
@@ -85,6 +86,11 @@ def judge_branch(desk: Desk, action: Judge) -> None:
         why = f"the same weights as {twin}, to the last bit: the declared change did nothing"
         _verdict(desk, action, Judgement(Verdict.REJECTED, (why,)))
         return
+    if not (desk.ledger.round and desk.ledger.round.looks.get(branch.name)):
+        found = of_branch(desk.ledger, branch.name, action.against)
+        if why := overspent(found, desk.config.spend):
+            _verdict(desk, action, Judgement(Verdict.REJECTED, (why,)))
+            return
     said = desk.gate(desk.config.gate, seen_of(desk, action))
     if isinstance(said, Judgement):
         _verdict(desk, action, replace(said, reasons=(*said.reasons, *_without_control(desk, action))))
@@ -299,7 +305,13 @@ def why_of(reasons: Sequence[str]) -> list[str]:
 def _verdict(desk: Desk, action: Judge, judgement: Judgement) -> None:
     why = "; ".join(why_of(judgement.reasons)[:2])
     desk.notify(f"{action.branch} against {action.against}: {judgement.verdict}; {why}")
-    payload = {"branch": action.branch, "against": action.against, "judgement": judgement.to_dict()}
+    spent = {one.what: one.times for one in of_branch(desk.ledger, action.branch, action.against)}
+    payload = {
+        "branch": action.branch,
+        "against": action.against,
+        "judgement": judgement.to_dict(),
+        **({"spent": spent} if spent else {}),
+    }
     desk.commit(Fact("judged", payload))
     for key in [key for key in desk.looked if key[0] == action.branch]:
         del desk.looked[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from coevo.lab.ledger import KINDS, Ledger, fold
 from coevo.lab.preflight import counted
 from coevo.lab.proposals import calibration_of
 from coevo.lab.settings import LabConfig
+from coevo.lab.spending import told as told_spending
 from coevo.lab.telling import UNITS, commands_of, lineage, moved, outcome, use_of
 from coevo.runs import Run
 
@@ -51,7 +53,7 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
     for event in run.events(kinds=("reported",)):
         last = dict(event.payload)
     calibration = ledger.calibration
-    against = {event.payload["branch"]: event.payload["against"] for event in run.events(kinds=("judged",))}
+    judged = {event.payload["branch"]: event.payload for event in run.events(kinds=("judged",))}
     rows = [row for number in range(1, ledger.rounds + 1) for row in rows_of(ledger, number)]
     final = last.get("final") or ledger.parent
     return {
@@ -62,7 +64,8 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
         "agent": "placebo" if config.placebo else config.agent.kind,
         "frozen_harness": config.frozen_harness,
         "calibration": None if calibration is None else calibration.to_dict(),
-        "rounds": [{**row, "against": against.get(row["branch"])} for row in rows],
+        "rounds": [{**row, **_of_verdict(judged.get(row["branch"], {}))} for row in rows],
+        "spend": config.spend,
         "kept": lineage(ledger, final)[1:] if final else [],
         "final": {**_final(last, config), "reports": ledger.reports},
         "predictions": calibration_of(ledger.predictions),
@@ -78,6 +81,11 @@ def report_of(run: Run, config: LabConfig) -> dict[str, Any]:
         "use": use_of(run.path, final, config.recipe.trainer) if final else {},
         "commands": commands_of(run.path, config),
     }
+
+
+def _of_verdict(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside a verdict: the yardstick, and what training spent in multiples of the control's."""
+    return {"against": payload.get("against"), "spent": payload.get("spent", {})}
 
 
 def rows_of(ledger: Ledger, number: int) -> list[dict[str, Any]]:
@@ -150,6 +158,7 @@ def markdown(data: dict[str, Any]) -> str:
         lines.append(
             f"| {row['round']} | {_parents(row)} | {_cell(change)} | {row['verdict'] or row['state']} | {moved(row)} | {why} |"
         )
+    lines += _spending(data)
     lines += ["", "## The agent's predictions", "", *_predictions(data["predictions"]), ""]
     if data["diagnostics"]:
         lines += ["## New diagnostics", ""]
@@ -173,6 +182,17 @@ def markdown(data: dict[str, Any]) -> str:
     ]
     lines += [commands["branch"], commands["pair"], "```", ""]
     return "\n".join(lines)
+
+
+def _spending(data: dict[str, Any]) -> list[str]:
+    """What each proposal's training spent in multiples of its control's."""
+    spent = {row["branch"]: told_spending(row["spent"]) for row in data["rounds"] if row.get("spent")}
+    if not spent:
+        return []
+    bound = data["spend"]
+    rule = "no bound was set" if bound is None else f"over {bound:g} times, a branch is rejected unmeasured"
+    head = f"What training spent, in multiples of the control's ({rule}; a gain of a branch over 1 is in part what it spent): "
+    return ["", head + "; ".join(f"{name} {said}" for name, said in spent.items()) + "."]
 
 
 def _use(data: dict[str, Any]) -> list[str]:

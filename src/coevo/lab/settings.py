@@ -86,6 +86,9 @@ class LabConfig(Config):
     """Train the parent's own recipe on for as many steps in every round: what a change is held against, since more steps alone may help."""
     fresh: bool = False
     """Branches start from the base weights, not from their parent's."""
+    spend: float | None = Field(default=2.0, ge=1)
+    """Most that a branch's training may spend, in programs judged and in tokens, as a multiple of its control's; one that spent more is rejected
+    unmeasured, since more work may have bought its gain. null: no bound; the report says what was spent all the same."""
     agent: AgentConfig = AgentConfig()
     gate: GateConfig = GateConfig()
     prune: PruneConfig = PruneConfig()
