@@ -94,7 +94,9 @@ def require(path: Path) -> None:
     if path.is_file():
         raise StoreError(f"{path} is a file, not the folder of a run; name the folder that holds run.db")
     what = "does not exist" if not path.exists() else "is not the folder of a run: it holds no run.db"
-    raise StoreError(f"{path} {what}. A run is made by `coevo evolve TASK --out {path}`, a lab by `coevo lab new {path}`")
+    raise StoreError(
+        f"{path} {what}. A run is made by `coevo evolve TASK --out {path}`, a lab by `coevo lab new {path}`"
+    )
 
 
 def take_lock(path: Path) -> WriterLock:
