@@ -13,7 +13,8 @@ import pytest
 from coevo.errors import WallsError
 from coevo.sandbox import Level, Preload, SandboxConfig, Wall, open_sandbox, probe
 from coevo.sandbox.doctor import examine
-from coevo.sandbox.ladder import LADDER, NEEDS, missing
+from coevo.sandbox.ladder import LADDER, NEEDS, missing, reachable
+from coevo.sandbox.spawn import interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +56,8 @@ def _elsewhere(code: str) -> str:
     return done.stdout
 
 
+_INTERPRETER = reachable(Path(interpreter()))
+others_may = pytest.mark.skipif(not _INTERPRETER.stands, reason=_INTERPRETER.detail)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a machine without user namespaces")
 
 
@@ -75,6 +78,7 @@ def test_missing_walls_are_named() -> None:
 
 
 @needs_root
+@others_may
 def test_without_namespaces_landlock_is_taken_and_said() -> None:
     answer = _elsewhere(
         "with open_sandbox() as s:\n"
@@ -85,6 +89,7 @@ def test_without_namespaces_landlock_is_taken_and_said() -> None:
 
 
 @needs_root
+@others_may
 def test_without_namespaces_a_run_that_demands_them_is_refused() -> None:
     for config in ("minimum='namespaces'", "level='namespaces'"):
         answer = _elsewhere(f"try: open_sandbox(SandboxConfig({config}))\nexcept WallsError as e: print(e)")
@@ -93,6 +98,7 @@ def test_without_namespaces_a_run_that_demands_them_is_refused() -> None:
 
 
 @needs_root
+@others_may
 def test_the_doctor_says_what_is_missing() -> None:
     code = "from coevo.sandbox.doctor import examine\nimport json\nprint(json.dumps(examine(seconds=0.1).to_dict()))"
     report = json.loads(_elsewhere(code))
@@ -116,3 +122,15 @@ def test_the_doctor_on_this_machine() -> None:
     assert all(warmth.per_s > 0 and warmth.level is report.level for warmth in report.warmth)
     assert len(report.canaries) == 10 and all(canary.ok for canary in report.canaries)
     assert json.loads(json.dumps(report.to_dict()))["healthy"] is True
+
+
+@needs_root
+def test_an_interpreter_that_no_other_user_can_come_to_is_a_missing_wall(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "python").touch()
+    home.chmod(0o700)
+    wall = reachable(home / "bin" / "python")
+    assert not wall.stands and "lets no other user in" in wall.detail
+    stands = [Wall(name, True, "") for name in NEEDS[Level.LANDLOCK] if name != "interpreter"]
+    assert missing(Level.LANDLOCK, [*stands, wall]) == [wall]

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 from coevo.errors import SandboxError, WallsError
 from coevo.sandbox import spawn
@@ -27,7 +28,7 @@ NEEDS: dict[Level, tuple[str, ...]] = {
         "seccomp",
         "resource limits",
     ),
-    Level.LANDLOCK: ("user id", "landlock", "seccomp", "resource limits"),
+    Level.LANDLOCK: ("user id", "interpreter", "landlock", "seccomp", "resource limits"),
     Level.BUBBLEWRAP: ("bubblewrap", "seccomp", "resource limits"),
     Level.RLIMITS: ("resource limits",),
 }
@@ -37,6 +38,7 @@ REMEDIES = {
     "user namespace": "allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0, "
     "user.max_user_namespaces > 0; in a container: --security-opt seccomp=unconfined)",
     "private root": "in a container, allow mounts inside user namespaces (--security-opt apparmor=unconfined)",
+    "interpreter": "let other users enter that folder (chmod o+x), or use a Python outside root's home",
     "landlock": "run on Linux 6.2 or later with landlock in its list of security modules",
     "seccomp": "use a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64",
     "bubblewrap": "install the package bubblewrap",
@@ -75,7 +77,20 @@ def probe() -> list[Wall]:
         raise SandboxError(f"the walls of this machine could not be tried: {lines[-1]}") from None
     except (OSError, ValueError, subprocess.TimeoutExpired) as e:
         raise SandboxError(f"the walls of this machine could not be tried: {e}") from None
-    return [*walls, _try_bubblewrap()]
+    return [*walls, reachable(Path(spawn.interpreter())), _try_bubblewrap()]
+
+
+def reachable(interpreter: Path) -> Wall:
+    """Whether the user that a rung drops root to can come to the interpreter: without a root folder of its own, it must pass every folder above."""
+    if os.geteuid() == 0:
+        for folder in (
+            *reversed(interpreter.parents),
+            *reversed(interpreter.resolve().parents),
+            *reversed(spawn.INSIDE.parents),
+        ):
+            if not folder.stat().st_mode & 0o001:
+                return Wall("interpreter", False, f"{folder} lets no other user in, and {interpreter} is needed by one")
+    return Wall("interpreter", True, "")
 
 
 def _try_bubblewrap() -> Wall:
