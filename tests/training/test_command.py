@@ -301,10 +301,10 @@ def test_the_example_learns(tmp_path, stage):
     made = recipe(
         sys.executable,
         str(EXAMPLE),
-        steps=12,
+        steps=20,
         groups=1,
         group_size=24,
-        lr=6e-3,
+        lr=3e-3,
         states={"tasks": [str(stage.task)]},
         episode={"max_tokens": 40},
         reward={"parts": {"absolute": 1.0}},
@@ -314,8 +314,8 @@ def test_the_example_learns(tmp_path, stage):
         result = train_command(made, run, weights=str(stage.policy))
         assert result.stopped_by is StoppedBy.STEPS, result.message
         rows = list(run.rollouts())
-    assert result.steps == 12 and len(rows) == 12 * 24
-    first, last = ([row["truth"] for row in rows if row["step"] in steps] for steps in ((1, 2, 3), (10, 11, 12)))
+    assert result.steps == 20 and len(rows) == 20 * 24
+    first, last = ([row["truth"] for row in rows if row["step"] in steps] for steps in ((1, 2, 3), (18, 19, 20)))
     assert sum(last) / len(last) > sum(first) / len(first) + 0.1
 
 

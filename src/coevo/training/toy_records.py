@@ -62,6 +62,7 @@ def evidence_of(run: str, step: int, group: Group, i: int, split: str) -> dict[s
         "group": rollout.group,
         "sample": rollout.sample,
         "kind": "toy",
+        "state_source": "toy",
         "prompt": f"symptom {rollout.state.symptom}, fitness {rollout.state.fitness:g}",
         "response": action,
         "reward": scored.reward if scored is not None else None,
