@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from coevo.lab.measuring import shown_answers
+from coevo.lab.apart import shown_answers
 from coevo.tasks.sets import load_tasks
 
 ROOT = Path(__file__).parent.parent

@@ -1,4 +1,4 @@
-"""One task under two names: what may not be in two splits of a lab."""
+"""What may not be in two splits of a lab: one task under two names, and the answer of one task shown by another."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ FEWEST = 5
 COMMON = 1_000
 """Tasks that have a test, beyond which it says nothing of any."""
 NAMED = 8
+"""Tasks that a message names."""
 
 
 def require_own_tests(splits: Mapping[str, Sequence[Any]]) -> None:
@@ -62,3 +63,39 @@ def _tests(lines: Iterable[bytes]) -> Iterable[str]:
         if isinstance(said, dict):
             said = {key: value for key, value in said.items() if key not in ("name", "split")}
         yield hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def answers_of(tasks: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Task -> fingerprints of its reference program, for tasks that have one."""
+    from coevo.gate.fingerprints import fingerprints
+
+    return {
+        task.name: fingerprints([text for _, text in task.reference.files], programs=[task.reference.id])
+        for task in tasks
+        if task.reference is not None
+    }
+
+
+def shown_answers(training: Sequence[Any], held: Sequence[Any]) -> dict[str, str]:
+    """Training tasks (names) that show the answer of a held one (its name): in their statement, or as their start program."""
+    from coevo.gate.fingerprints import Finder
+
+    finder = Finder(answers_of(held))
+    found = {}
+    for task in training:
+        texts = (task.config.statement, *(text for _, text in task.start.files))
+        if hit := finder.of_program(task.start.id).union(*(finder.in_text(text) for text in texts)):
+            found[task.name] = min(hit)
+    return found
+
+
+def require_no_answers(training: Sequence[Any], held: Sequence[Any]) -> None:
+    """Raise `GateBlocked` where training tasks show the answer of one that selects. The gate looks at what was put before the policy later, but
+    takes what a policy wrote in its own searches for its own."""
+    if found := shown_answers(training, held):
+        named = ", ".join(f"{task} (of {other})" for task, other in list(found.items())[:NAMED])
+        more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise GateBlocked(
+            f"{len(found)} of {len(training)} tasks of tasks.train show the answer of a task by which branches are selected, in their statement or as "
+            f"their start program: {named}{more}. Take them, or those, out"
+        )

@@ -6,14 +6,14 @@ Only the driver calls it. Rows are evidence rows of schema 1 with reward, public
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from coevo.errors import ConfigError, GateBlocked, InfrastructureError
-from coevo.lab.apart import require_own_tests
+from coevo.lab.apart import answers_of, require_no_answers, require_own_tests
 from coevo.lab.interventions import lean
 from coevo.lab.settings import LabConfig
 from coevo.runs import Run
@@ -58,8 +58,6 @@ class Measurer(Protocol):
         ...
 
 
-NAMED = 8
-"""Tasks that a message names."""
 PARENT = "parent_truth"
 """Column of the rows, beside schema 1: fitness on hidden tests of the program that the policy was given; None where it was given none."""
 
@@ -180,42 +178,6 @@ class ToyMeasurer:
 
 
 # Engines
-
-
-def answers_of(tasks: Iterable[Any]) -> dict[str, tuple[str, ...]]:
-    """Task -> fingerprints of its reference program, for tasks that have one."""
-    from coevo.gate.fingerprints import fingerprints
-
-    return {
-        task.name: fingerprints([text for _, text in task.reference.files], programs=[task.reference.id])
-        for task in tasks
-        if task.reference is not None
-    }
-
-
-def shown_answers(training: Sequence[Any], held: Sequence[Any]) -> dict[str, str]:
-    """Training tasks (names) that show the answer of a held one (its name): in their statement, or as their start program."""
-    from coevo.gate.fingerprints import Finder
-
-    finder = Finder(answers_of(held))
-    found = {}
-    for task in training:
-        texts = (task.config.statement, *(text for _, text in task.start.files))
-        if hit := finder.of_program(task.start.id).union(*(finder.in_text(text) for text in texts)):
-            found[task.name] = min(hit)
-    return found
-
-
-def require_no_answers(training: Sequence[Any], held: Sequence[Any]) -> None:
-    """Raise `GateBlocked` where training tasks show the answer of one that selects. The gate looks at what was put before the policy later, but
-    takes what a policy wrote in its own searches for its own."""
-    if found := shown_answers(training, held):
-        named = ", ".join(f"{task} (of {other})" for task, other in list(found.items())[:NAMED])
-        more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise GateBlocked(
-            f"{len(found)} of {len(training)} tasks of tasks.train show the answer of a task by which branches are selected, in their statement or as "
-            f"their start program: {named}{more}. Take them, or those, out"
-        )
 
 
 @dataclass(frozen=True)
